@@ -1,4 +1,4 @@
-"""``python -P -m app.cli``: the same as ``slackwater``, where scripts are not on the path."""
+"""``python -P -m app.cli``: the same as ``slackwater``, for environments without scripts on the path."""
 
 from app.cli.commands import main
 

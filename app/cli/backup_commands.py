@@ -1,4 +1,4 @@
-"""``slackwater backup`` and ``slackwater restore``: database and checkpoints together, for neither is worth anything alone."""
+"""``slackwater backup`` and ``slackwater restore``: database and checkpoints together, because neither is useful alone."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from engine.errors import EngineError
 def backup(
     context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="Where to write it; must not exist.", show_default=False)],
-    timeout: Annotated[float, typer.Option(help="Seconds that queries may take to come to rest.")] = 300.0,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait until all queries are paused.")] = 300.0,
 ) -> None:
-    """Copy the database and the state of all queries, of one moment. The service goes on; its queries are paused meanwhile."""
+    """Copy the database and the state of all queries, as of one moment. The service continues; its queries are paused meanwhile."""
     with _failures():
-        require_absent(directory)  # before a database is started for it
+        require_absent(directory)  # before a database is started
     settings = read_settings()
     configure_logging(settings.log)
     as_command()
-    # Told to end, it lets the queries go on first.
+    # SIGTERM must resume the queries before the command ends.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _failures(), open_database(settings) as dsn:
         made = back_up(dsn, settings.checkpoints_dir, state_store_of(settings), directory, timeout)
@@ -50,27 +50,27 @@ def restore(
     context: typer.Context,
     directory: Annotated[Path, typer.Argument(help="A backup.", exists=True, file_okay=False, show_default=False)],
 ) -> None:
-    """Put a backup back, into an empty database and an empty data directory. Then start the service."""
+    """Restore a backup into an empty database and an empty data directory. Then start the service."""
     settings = read_settings()
     configure_logging(settings.log)
     as_command()
     with _failures(), only_service(settings), open_database(settings) as dsn:
-        found = put_back(dsn, settings.checkpoints_dir, state_store_of(settings), directory)
-        held = paused_deliveries(dsn)
+        contents = put_back(dsn, settings.checkpoints_dir, state_store_of(settings), directory)
+        undelivered = paused_deliveries(dsn)
     output = invocation_of(context).output
     if output.as_json:
-        output.json({**_shown(directory, found), "held_deliveries": held})
+        output.json({**_shown(directory, contents), "held_deliveries": undelivered})
         return
-    output.say(f"the backup is back; {len(found.user_queries)} queries run as soon as `slackwater serve` does")
-    if held:
+    output.say(f"the backup is back; {len(contents.user_queries)} queries run as soon as `slackwater serve` does")
+    if undelivered:
         output.say(
-            f"results of {held} queries are delivered nowhere for now, for the service of which this is a copy may still deliver them. "
-            "Where it does not, POST /v1/queries/{name}/restart; else change `into.connector`"
+            f"results of {undelivered} queries are not delivered for now, because the original service may still deliver them. "
+            "If it does not, POST /v1/queries/{name}/restart; otherwise change `into.connector`"
         )
 
 
 def _shown(directory: Path, contents: Contents) -> dict[str, Any]:
-    """Return a backup as ``--json`` shows it; its queries are those that ran, and were paused for it."""
+    """Return a backup in the form of ``--json``; its queries are those that were paused for it."""
     return {
         "directory": str(directory),
         "version": contents.version,
@@ -81,7 +81,7 @@ def _shown(directory: Path, contents: Contents) -> dict[str, Any]:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Let the command tell what went wrong."""
+    """Convert errors into failures of the command."""
     try:
         yield
     except AppError as error:

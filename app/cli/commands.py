@@ -1,4 +1,4 @@
-"""The commands. Each reads the settings, builds what it needs, and says in plain words what is wrong."""
+"""The commands. Each reads the settings, builds what it needs, and explains faults in plain words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from pydantic import SecretStr
 from rich.console import Console
 from rich.text import Text
-from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.cli.options.invocation import MachineCommand, ReportingCommand, ReportingGroup, invocation_of
 
 from app import __version__
@@ -34,7 +34,7 @@ GRACEFUL_SECONDS = 5
 cli = typer.Typer(
     cls=ReportingGroup, no_args_is_help=True, add_completion=False, help="The right answer once, after time has settled."
 )
-config = typer.Typer(no_args_is_help=True, help="What the service is told.")
+config = typer.Typer(no_args_is_help=True, help="Settings of the service.")
 cli.add_typer(config, name="config")
 cli.add_typer(keys, name="keys")
 cli.command("test", cls=MachineCommand)(run_tests)
@@ -42,11 +42,11 @@ cli.command(cls=MachineCommand)(backup)
 cli.command(cls=MachineCommand)(restore)
 _out = Console()
 _MARKS: Final = {True: ("ok   ", "green"), False: ("wrong", "red")}
-"""How a finding begins: text and style."""
+"""The beginning of a finding's line: text and style."""
 
 
 def application() -> typer.Typer:
-    """Return the commands for whoever runs them in this process."""
+    """Return the commands, to run them in this process."""
     make_children_safe()
     return cli
 
@@ -80,14 +80,14 @@ def serve(
 ) -> None:
     """Start everything: the database if none is given, its migrations, the HTTP service and one driver."""
     if invocation_of(context).output.as_json:
-        raise Misused(
-            "serve gives no answer that could be JSON: it goes on until it is stopped",
-            "SLACKWATER_LOG__FORMAT=json writes its log so",
+        raise UsageError(
+            "serve has no answer in JSON: it runs until it is stopped",
+            "SLACKWATER_LOG__FORMAT=json writes its log in JSON",
         )
     settings = read_settings(host=host, port=port)
     require_tracing(settings)
     configure_logging(settings.log)
-    # As Ctrl-C does: uvicorn takes it while it serves and repeats it when it is done, and the database must be stopped after that.
+    # The same as Ctrl-C: uvicorn handles it while it serves and raises it again at its end; the database must be stopped after that.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with only_service(settings), open_database(settings, is_owner=True) as dsn:
         make_current(dsn)
@@ -102,7 +102,7 @@ def serve(
 
 @cli.command(cls=MachineCommand)
 def doctor(context: typer.Context) -> None:
-    """Look for what would keep the service from running, and say how to mend it. Exits with 1 when something would."""
+    """Find faults that keep the service from running, and say how to fix them. Exits with 1 if there is one."""
     findings = examine(read_settings())
     is_ok = all(finding.is_ok for finding in findings)
     output = invocation_of(context).output
@@ -116,13 +116,13 @@ def doctor(context: typer.Context) -> None:
         raise typer.Exit(FAILED)
 
 
-def _finding(found: Finding) -> dict[str, Any]:
-    return {"subject": found.subject, "ok": found.is_ok, "detail": found.detail, "remedy": found.remedy}
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {"subject": finding.subject, "ok": finding.is_ok, "detail": finding.detail, "remedy": finding.remedy}
 
 
 @cli.command("migrate", cls=MachineCommand)
 def migrate_command(context: typer.Context) -> None:
-    """Bring the database's schema to this version."""
+    """Migrate the database's schema to this version."""
     settings = read_settings()
     configure_logging(settings.log)
     with open_database(settings) as dsn:
@@ -135,12 +135,12 @@ def migrate_command(context: typer.Context) -> None:
 
 @config.command("show", cls=MachineCommand)
 def show_config(context: typer.Context) -> None:
-    """List every setting with its value, its variable, and where the value comes from. Secrets are masked."""
-    found = effective(read_settings(), os.environ)
+    """List every setting with its value, its variable, and the value's origin. Secrets are masked."""
+    settings = effective(read_settings(), os.environ)
     output = invocation_of(context).output
     if output.as_json:
-        output.json({"settings": [asdict(each) for each in found]})
+        output.json({"settings": [asdict(each) for each in settings]})
         return
     output.table(
-        ("SETTING", "VALUE", "FROM", "VARIABLE"), [(row.name, Text(row.value), row.origin, row.variable) for row in found]
+        ("SETTING", "VALUE", "FROM", "VARIABLE"), [(row.name, Text(row.value), row.origin, row.variable) for row in settings]
     )

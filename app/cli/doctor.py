@@ -1,4 +1,4 @@
-"""What would keep the service from running, each with how to mend it: the machine (``app.cli.machine``), the database, ports, and others."""
+"""Faults that keep the service from running, each with a remedy: the machine (``app.cli.machine``), the database, ports, other systems."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from engine.state.segments.ports import FIRST_SEGMENTS, SEGMENT_SUFFIX
 
 # A busy service answers this within milliseconds.
 ANSWER_SECONDS = 5.0
-# Tokens expire by the service's clock, waits by the wall clock are of seconds, and object stores refuse requests that are minutes off.
+# Tokens expire by the service's clock, waits by the wall clock take seconds, and object stores refuse requests with a wrong time.
 MOST_CLOCK_DIFFERENCE_S = 5.0
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """Look at everything; nothing is left behind."""
-    found = [*examine_machine(settings), *_database(settings)]
-    found += [_port(settings, port, variable) for port, variable in _ports(settings)]
-    found.append(_access(settings))
+    """Check everything; the checks leave nothing behind."""
+    findings = [*examine_machine(settings), *_database(settings)]
+    findings += [_port(settings, port, variable) for port, variable in _ports(settings)]
+    findings.append(_access(settings))
     if isinstance(store := state_store_of(settings), Objects):
-        found.append(_objects(store))
+        findings.append(_objects(store))
     if settings.spark.is_cluster:
-        found.append(_master(settings))
+        findings.append(_master(settings))
     if settings.oidc.issuer is not None:
-        found.append(_issuer(settings.oidc))
-    return found if settings.otel_endpoint is None else [*found, _tracing(settings)]
+        findings.append(_issuer(settings.oidc))
+    return findings if settings.otel_endpoint is None else [*findings, _tracing(settings)]
 
 
 def _objects(store: Objects) -> Finding:
@@ -70,7 +70,7 @@ def _objects(store: Objects) -> Finding:
 
 
 def _master(settings: Settings) -> Finding:
-    """Look whether any of the cluster's masters can be reached; whether its workers fit is told by the first query."""
+    """Check whether a master of the cluster can be reached. The first query shows whether its workers fit."""
     refused = []
     for host, port in settings.spark.masters:
         try:
@@ -106,7 +106,7 @@ def _looked_at(dsn: str, origin: str, settings: Settings) -> list[Finding]:
 
 
 def _clock(dsn: str) -> Finding:
-    """Compare this machine's clock with the database's; what the question took on its way is nobody's difference."""
+    """Compare this machine's clock with the database's; the duration of the question does not count."""
     try:
         with LinkedConnection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
             before = time.time()
@@ -118,7 +118,7 @@ def _clock(dsn: str) -> Finding:
 
 
 def clock_finding(before_s: float, there_s: float, after_s: float) -> Finding:
-    """Judge the time that another clock showed between two moments of this one."""
+    """Compare the time of another clock with two times of this one, before and after."""
     difference = max(before_s - there_s, there_s - after_s, 0.0)
     if difference > MOST_CLOCK_DIFFERENCE_S:
         side = "behind" if there_s > after_s else "ahead of"
@@ -128,24 +128,24 @@ def clock_finding(before_s: float, there_s: float, after_s: float) -> Finding:
 
 
 def _secrets(dsn: str, settings: Settings) -> Finding:
-    """Decrypt what connections keep, as their users do."""
+    """Check that the secrets of connections can be decrypted."""
     subject, keys = "Secrets", settings.secret_sources.keys
     try:
         with LinkedConnection.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:
-            found = look_at_secrets(connection, keys)
+            secrets = look_at_secrets(connection, keys)
     except psycopg.Error as error:
         return Finding(
             subject, False, f"cannot be looked at: {type(error).__name__}", "check what the user of the database may read"
         )
-    if found.unreadable:
+    if secrets.unreadable:
         remedy = "set SLACKWATER_SECRET_KEY to the key they were stored with (new,old keeps both), or PUT these connections again"
-        return Finding(subject, False, "; ".join(found.unreadable), remedy)
+        return Finding(subject, False, "; ".join(secrets.unreadable), remedy)
     if keys is None:
         return Finding(
             subject, True, "connections keep none; SLACKWATER_SECRET_KEY is not set, so they have env:NAME and file:PATH alone"
         )
-    former = f"; PUT {', '.join(found.of_former_keys)} again before the former key is taken away" if found.of_former_keys else ""
-    return Finding(subject, True, f"those of {found.connections} connections can be decrypted{former}")
+    former = f"; PUT {', '.join(secrets.of_former_keys)} again before the former key is removed" if secrets.of_former_keys else ""
+    return Finding(subject, True, f"those of {secrets.connections} connections can be decrypted{former}")
 
 
 def _reachable(dsn: str, origin: str) -> Finding:
@@ -188,7 +188,7 @@ def _port(settings: Settings, port: int, variable: str) -> Finding:
         if running is not None and is_in_use(settings):
             return Finding(subject, True, f"{where}: the service of this data directory answers there ({running})")
         if running is not None and port == settings.port:
-            remedy = f"stop it, or set {variable}; `slackwater config show` tells which data directory this one has"
+            remedy = f"stop it, or set {variable}; `slackwater config show` has the data directory of this one"
             return Finding(subject, False, f"{where}: a service of another data directory answers there ({running})", remedy)
         if error.errno == errno.EACCES:
             return Finding(
@@ -199,21 +199,21 @@ def _port(settings: Settings, port: int, variable: str) -> Finding:
 
 
 def _service_on(settings: Settings) -> str | None:
-    """Return name and version of the Slackwater that answers on the port; None where something else listens."""
+    """Return name and version of a Slackwater that answers on the port; None if something else listens."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104 - compared, not bound
     try:
         answer = httpx.get(
             httpx.URL(scheme="http", host=host, port=settings.port, path="/v1/version"), timeout=ANSWER_SECONDS, trust_env=False
         )
-        told = answer.json()
+        version = answer.json()
     except (httpx.HTTPError, ValueError):
         return None
-    is_ours = isinstance(told, dict) and told.get("api") == "v1" and "version" in told
-    return f"Slackwater {told['version']}" if is_ours else None
+    is_ours = isinstance(version, dict) and version.get("api") == "v1" and "version" in version
+    return f"Slackwater {version['version']}" if is_ours else None
 
 
 def _access(settings: Settings) -> Finding:
-    """Say who may do what; without keys on an open address the whole world may, which is for whoever set it so to know."""
+    """Report who may use the service. Open access on an open address is a fault, unless the operator knows of it."""
     where = f"SLACKWATER_AUTH={settings.auth}, SLACKWATER_HOST={settings.host}"
     if settings.is_key_required:
         return Finding("Access", True, f"every request needs an API key ({where}); `slackwater keys list` shows them")
@@ -222,13 +222,13 @@ def _access(settings: Settings) -> Finding:
     return Finding(
         "Access",
         False,
-        f"whoever reaches the service may do everything ({where})",
-        "unset SLACKWATER_AUTH, unless a proxy before the service checks who asks",
+        f"everybody who reaches the service may do everything ({where})",
+        "unset SLACKWATER_AUTH, unless a proxy before the service authenticates callers",
     )
 
 
 def _issuer(settings: OidcSettings) -> Finding:
-    """Ask the issuer for its keys, as the service does with the first token."""
+    """Ask the issuer for its keys, as the service does at the first token."""
     try:
         keys = asyncio.run(IssuerKeys(settings).fetch())
     except IssuerAway as error:

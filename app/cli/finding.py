@@ -1,4 +1,4 @@
-"""What `slackwater doctor` says of one thing that it looked at."""
+"""The result of one check of `slackwater doctor`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        subject: what.
-        is_ok: nothing to mend.
-        detail: what was found.
-        remedy: what to do, None when all is well.
+        subject: of the check.
+        is_ok: there is no fault.
+        detail: the facts.
+        remedy: how to fix a fault; None without one.
     """
 
     subject: str

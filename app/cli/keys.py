@@ -1,4 +1,4 @@
-"""``slackwater keys``: make, list and revoke API keys, straight in the database: also the first one, for which there is no key yet."""
+"""``slackwater keys``: make, list and revoke API keys directly in the database, also the first one."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def create(
     context: typer.Context,
     name: Name,
     role: Annotated[Literal["read", "write", "admin"], typer.Option(help="What the key may do.")] = "read",
-    expires_in: Annotated[str | None, typer.Option(help="How long it is good, such as 90d; without it until revoked.")] = None,
+    expires_in: Annotated[str | None, typer.Option(help="Validity, such as 90d; by default until revoked.")] = None,
     scope: Annotated[
         list[str] | None,
-        typer.Option(help="A pattern of names that it may see, such as 'orders*'; can be repeated. Without it: all."),
+        typer.Option(help="A pattern of names that the key may see, such as 'orders*'; may be repeated. Default: all."),
     ] = None,
 ) -> None:
-    """Make a key and show it, this once: the service keeps its digest only."""
+    """Make a key and show it once: the service stores only its digest."""
     try:
         valid_ms = None if expires_in is None else parse_duration(expires_in)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--expires-in") from error
     if valid_ms == 0:
-        raise typer.BadParameter("a key that is good for no time is of no use", param_hint="--expires-in")
+        raise typer.BadParameter("a key must be valid for more than 0", param_hint="--expires-in")
     with _transaction() as connection:
         row, made = create_key(connection, key_name(name), Role.of(role), valid_ms, scope_of(scope or None))
     output = invocation_of(context).output
@@ -58,27 +58,27 @@ def create(
         output.json(NewApiKeyAnswer(**shown_key(row), key=made.text).model_dump(mode="json"))
     else:
         output.say(made.text)
-    output.note("Write it down now; it is shown this once. Send it as: Authorization: Bearer …")
+    output.note("Write it down now; it is not shown again. Send it as: Authorization: Bearer …")
 
 
 @keys.command("list", cls=MachineCommand)
 def list_command(context: typer.Context) -> None:
-    """List every key: its name, how it begins, its role and scope, when it expires and when it was used last."""
+    """List every key: its name, its first characters, its role and scope, its expiry and its last use."""
     with _transaction() as connection:
-        found = list(_every_key(connection))
+        rows = list(_every_key(connection))
     output = invocation_of(context).output
     if output.as_json:
-        output.json([ApiKeyAnswer(**shown_key(row)).model_dump(mode="json") for row in found])
+        output.json([ApiKeyAnswer(**shown_key(row)).model_dump(mode="json") for row in rows])
         return
     head = ("NAME", "KEY", "ROLE", "SCOPE", "CREATED", "LAST USED", "EXPIRES", "REVOKED")
-    output.table(head, map(_row, found), empty=f"there are no keys; make the first with: {FIRST_KEY}")
+    output.table(head, map(_row, rows), empty=f"there are no keys; make the first with: {FIRST_KEY}")
 
 
 def _every_key(connection: sa.Connection) -> Iterator[ApiKeyRow]:
-    found = list_keys(connection, _PAGE)
-    while found:
-        yield from found
-        found = list_keys(connection, _PAGE, found[-1].id)
+    page = list_keys(connection, _PAGE)
+    while page:
+        yield from page
+        page = list_keys(connection, _PAGE, page[-1].id)
 
 
 def _row(key: ApiKeyRow) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def _row(key: ApiKeyRow) -> tuple[str, ...]:
 
 @keys.command(cls=MachineCommand)
 def revoke(context: typer.Context, name: Name) -> None:
-    """Revoke a key: within five seconds no service takes it any more."""
+    """Revoke a key: within five seconds no service accepts it any more."""
     with _transaction() as connection:
         revoke_key(connection, name)
     output = invocation_of(context).output
@@ -99,7 +99,7 @@ def revoke(context: typer.Context, name: Name) -> None:
 
 
 def say_who_may(settings: Settings, dsn: str) -> None:
-    """Tell at the start whether requests need a key, and how to make the first where there is none."""
+    """Print at the start whether requests need a key, and how to make the first one."""
     if settings.is_key_required:
         _out.print("Every request needs an API key: Authorization: Bearer sw_…", soft_wrap=True)
         with single_transaction(dsn) as connection:
@@ -107,19 +107,20 @@ def say_who_may(settings: Settings, dsn: str) -> None:
         if is_first_missing:
             _out.print(f"[yellow]There is none yet. Make the first with: {FIRST_KEY}[/]", soft_wrap=True)
     elif settings.is_loopback:
-        _out.print(f"No API keys are asked for: only this machine can reach {settings.host}.", soft_wrap=True)
+        _out.print(f"No API keys are required: only this machine can reach {settings.host}.", soft_wrap=True)
     else:
         _err.print(
-            f"[yellow]SLACKWATER_AUTH=off: whoever reaches {settings.host}:{settings.port} may do everything[/]", soft_wrap=True
+            f"[yellow]SLACKWATER_AUTH=off: everybody who reaches {settings.host}:{settings.port} may do everything[/]",
+            soft_wrap=True,
         )
 
 
 @contextmanager
 def _transaction() -> Iterator[sa.Connection]:
-    """Open the service's database, its schema current.
+    """Open the service's database, with its schema current.
 
     Raises:
-        CommandFailed: what is asked for cannot be done.
+        CommandFailed: the command cannot be done.
     """
     settings = read_settings()
     configure_logging(settings.log)
@@ -134,12 +135,12 @@ def _transaction() -> Iterator[sa.Connection]:
 
 
 def as_command() -> None:
-    """Let the audit log name whoever runs this command."""
+    """Name the operating-system user of this command in the audit log."""
     PRINCIPAL.set(Principal("cli", None, _user(), Role.ADMIN))
 
 
 def _user() -> str:
-    """Return who runs the command; a container's user may have no name."""
+    """Return the user of the command; a container's user may have no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""The service's commands as the program ``slackwater`` lists them. Imports nothing: other commands do not wait for the service."""
+"""The service's commands in the list of the program ``slackwater``. Imports nothing, so that other commands start fast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 _APPLICATION: Final = "app.cli.commands:application"
-_THERE: Final = "leave that out; for another service run it on the machine of that one, with its settings (SLACKWATER_…)"
+_THERE: Final = "leave that out; for another service, run the command on its machine, with its settings (SLACKWATER_…)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,9 +16,9 @@ class ServiceCommand:
     """One command.
 
     Attributes:
-        help: what it does, in a line.
-        elsewhere: what to do where the service of another machine is meant.
-        target: ``module:name`` of a function that returns the Typer application that has the command.
+        help: one line.
+        elsewhere: what to do for the service of another machine.
+        target: ``module:name`` of a function that returns the Typer application of the command.
     """
 
     help: str
@@ -28,18 +28,18 @@ class ServiceCommand:
 
 COMMANDS: Final[Mapping[str, ServiceCommand]] = MappingProxyType({
     "serve": ServiceCommand("Start everything: the database if none is given, its migrations, the HTTP service and one driver."),
-    "doctor": ServiceCommand("Look for what would keep the service from running, and say how to mend it."),
-    "migrate": ServiceCommand("Bring the database's schema to this version."),
-    "config": ServiceCommand("What the service is told."),
+    "doctor": ServiceCommand("Find faults that keep the service from running, and say how to fix them."),
+    "migrate": ServiceCommand("Migrate the database's schema to this version."),
+    "config": ServiceCommand("Settings of the service."),
     "keys": ServiceCommand(
         "API keys: who may read, write and administer.",
         f"{_THERE}, or use /v1/api-keys with an administrator's key",
     ),
     "test": ServiceCommand(
         "Run tests of queries: definitions, records, expected results.",
-        "say behind it on which service the tests run: slackwater test FILES --url URL; the key is SLACKWATER_API_KEY",
+        "add the service on which the tests run: slackwater test FILES --url URL; the key is SLACKWATER_API_KEY",
     ),
-    "backup": ServiceCommand("Copy the database and the state of all queries, of one moment."),
-    "restore": ServiceCommand("Put a backup back, into an empty database and an empty data directory."),
+    "backup": ServiceCommand("Copy the database and the state of all queries, as of one moment."),
+    "restore": ServiceCommand("Restore a backup into an empty database and an empty data directory."),
 })  # fmt: skip
 """By name. A test compares it with the application."""

@@ -1,4 +1,4 @@
-"""What the machine or container has to have: Python, Java, a user with a name, memory, directories. Knows no database and no network."""
+"""Requirements of the machine or container: Python, Java, a user with a name, memory, directories. Uses no database and no network."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from app.cli.finding import Finding
 from app.settings.settings import Settings
 
 MINIMUM_PYTHON = (3, 11)
-# Below this an hour of a busy stream's state and log may not fit.
+# With less, an hour of a busy stream's state and log may not fit.
 MINIMUM_FREE_BYTES = 2 * 1024**3
-# The service, the driver's Python, its spare and what the JVM has beside its heap; measured with a few light queries.
+# The service, the driver's Python, its spare and the JVM's memory beside its heap; measured with a few queries with low load.
 BESIDE_THE_HEAP_BYTES = 1024**3
 _SHIFTS = {"k": 10, "m": 20, "g": 30}
 
 
 def examine_machine(settings: Settings) -> list[Finding]:
-    """Look at everything that needs nobody else; nothing is left behind."""
-    found = [_python(), _java(), _pyspark(), user_finding(os.getuid()), _memory(settings)]
-    found.append(_writable("Data directory", settings.data_dir.expanduser().resolve(), "SLACKWATER_DATA_DIR"))
+    """Check everything on this machine; the checks leave nothing behind."""
+    findings = [_python(), _java(), _pyspark(), user_finding(os.getuid()), _memory(settings)]
+    findings.append(_writable("Data directory", settings.data_dir.expanduser().resolve(), "SLACKWATER_DATA_DIR"))
     if settings.checkpoint_url is not None:
-        found.append(_writable("Checkpoint directory", settings.checkpoints_dir, "SLACKWATER_CHECKPOINT_URL"))
+        findings.append(_writable("Checkpoint directory", settings.checkpoints_dir, "SLACKWATER_CHECKPOINT_URL"))
     if settings.state_url is not None:
-        found.append(_cache(settings))
+        findings.append(_cache(settings))
     if settings.delivery_root is not None:
-        found.append(_writable("Delivery directory", settings.delivery_root, "SLACKWATER_DELIVERY_ROOT"))
+        findings.append(_writable("Delivery directory", settings.delivery_root, "SLACKWATER_DELIVERY_ROOT"))
     if settings.files_root is not None:
-        found.append(_readable("Files directory", settings.files_root, "SLACKWATER_FILES_ROOT"))
+        findings.append(_readable("Files directory", settings.files_root, "SLACKWATER_FILES_ROOT"))
     if settings.secrets_dir is not None:
-        found.append(_readable("Secrets directory", settings.secrets_dir, "SLACKWATER_SECRETS_DIR"))
-    return found
+        findings.append(_readable("Secrets directory", settings.secrets_dir, "SLACKWATER_SECRETS_DIR"))
+    return findings
 
 
 def _python() -> Finding:
-    found = platform.python_version()
+    version = platform.python_version()
     if sys.version_info[:2] < MINIMUM_PYTHON:
-        return Finding("Python", False, found, "install Python 3.11 or newer and make the environment again")
-    return Finding("Python", True, f"{found} at {sys.executable}")
+        return Finding("Python", False, version, "install Python 3.11 or newer and make the environment again")
+    return Finding("Python", True, f"{version} at {sys.executable}")
 
 
 def _java() -> Finding:
     from engine.spark.java import describe
 
-    found = describe()
-    return Finding("Java", found.is_usable, found.detail, found.remedy)
+    java = describe()
+    return Finding("Java", java.is_usable, java.detail, java.remedy)
 
 
 def _pyspark() -> Finding:
@@ -61,7 +61,7 @@ def _pyspark() -> Finding:
 
 
 def user_finding(uid: int) -> Finding:
-    """Judge who runs this: a container may be given any uid, and Spark asks the system for its name."""
+    """Check the user: a container may run with any uid, and Spark asks the system for its name."""
     name = _name_of(uid)
     if name is None:
         remedy = "run it as a user that /etc/passwd names (the image has 10001)"
@@ -70,7 +70,7 @@ def user_finding(uid: int) -> Finding:
 
 
 def _memory(settings: Settings) -> Finding:
-    """Whether the heap of the driver's JVM fits at all; how much queries need beside it depends on them."""
+    """Check whether the heap of the driver's JVM fits at all; the memory beside it depends on the queries."""
     from engine.runtime.limits.watchdog import machine_memory
 
     heap = settings.spark.driver_memory
@@ -99,14 +99,14 @@ def _writable(subject: str, directory: Path, variable: str) -> Finding:
 
 
 def _cache(settings: Settings) -> Finding:
-    """Copies of what is in the object store: they fill their bound, so the disk must have it."""
+    """Check the disk for copies of segments in the object store: they fill their limit."""
     subject, bound = "State cache", settings.state_cache_bytes
-    found = _writable(subject, settings.cache_dir, "SLACKWATER_STATE_CACHE_DIR")
-    if not found.is_ok:
-        return found
-    held = sum(path.stat().st_size for path in settings.cache_dir.rglob("*") if path.is_file())
-    room = shutil.disk_usage(settings.cache_dir).free + held
-    detail = f"{found.detail}; it may take {bound / 1024**3:.1f} GiB"
+    directory_finding = _writable(subject, settings.cache_dir, "SLACKWATER_STATE_CACHE_DIR")
+    if not directory_finding.is_ok:
+        return directory_finding
+    cached_bytes = sum(path.stat().st_size for path in settings.cache_dir.rglob("*") if path.is_file())
+    room = shutil.disk_usage(settings.cache_dir).free + cached_bytes
+    detail = f"{directory_finding.detail}; it may take {bound / 1024**3:.1f} GiB"
     if room < bound:
         return Finding(
             subject, False, detail, "lower SLACKWATER_STATE_CACHE_BYTES, or set SLACKWATER_STATE_CACHE_DIR to a larger disk"

@@ -1,4 +1,4 @@
-"""What commands open before they do their part: settings, the database, the data directory."""
+"""Resources that commands open first: settings, the database, the data directory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 from pydantic import ValidationError
-from slackwater.cli.options.failing import CommandFailed, Misused
+from slackwater.cli.options.failing import CommandFailed, UsageError
 
 from app.db.database import migrate
 from app.db.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
@@ -21,19 +21,19 @@ from engine.postgres.schemas import Schemas
 
 
 def read_settings(**overrides: object) -> Settings:
-    """Return the settings of the environment, with what the command line gave.
+    """Return the settings of the environment, with those of the command line.
 
     Raises:
-        Misused: something is wrong with them.
+        UsageError: a setting is invalid.
     """
     try:
         settings = load_settings()
-        given = {name: value for name, value in overrides.items() if value is not None}
-        return Settings.model_validate({**dict(settings), **given}) if given else settings
+        overridden = {name: value for name, value in overrides.items() if value is not None}
+        return Settings.model_validate({**dict(settings), **overridden}) if overridden else settings
     except UnknownSetting as error:
-        raise Misused(str(error)) from error
+        raise UsageError(str(error)) from error
     except ValidationError as error:
-        raise Misused("\n".join(_fault(fault["loc"], fault["msg"]) for fault in error.errors())) from error
+        raise UsageError("\n".join(_fault(fault["loc"], fault["msg"]) for fault in error.errors())) from error
 
 
 def _fault(place: tuple[int | str, ...], text: str) -> str:
@@ -41,7 +41,7 @@ def _fault(place: tuple[int | str, ...], text: str) -> str:
 
 
 def require_tracing(settings: Settings) -> None:
-    """Refuse to begin where spans are asked for and cannot be made.
+    """Refuse to start if spans are configured and their packages are missing.
 
     Raises:
         CommandFailed: says what to install.
@@ -58,7 +58,7 @@ def require_tracing(settings: Settings) -> None:
 def open_database(settings: Settings, *, is_owner: bool = False) -> Iterator[str]:
     """Yield the DSN of the given database, or of an embedded one.
 
-    The embedded one is kept alive by the service, which holds the data directory; it is stopped at the end by the service and by whoever
+    The service keeps the embedded one running, and owns the data directory; the service stops it at the end, and so does a command that
     started it.
 
     Raises:
@@ -82,7 +82,7 @@ def open_database(settings: Settings, *, is_owner: bool = False) -> Iterator[str
 
 
 def make_current(dsn: str) -> SchemaVersion:
-    """Migrate a database; return how its schema was before.
+    """Migrate a database; return the version of its schema before.
 
     Raises:
         CommandFailed: this version does not know the database's schema, or the database does not answer.
@@ -93,13 +93,11 @@ def make_current(dsn: str) -> SchemaVersion:
         raise CommandFailed(str(error)) from error
     except psycopg.OperationalError as error:
         detail = next(iter(str(error).splitlines()), type(error).__name__)
-        raise CommandFailed(
-            f"the database does not do its part: {detail}", "slackwater doctor looks for what is wrong"
-        ) from error
+        raise CommandFailed(f"the database failed: {detail}", "slackwater doctor looks for the cause") from error
 
 
 def is_in_use(settings: Settings) -> bool:
-    """Whether a service runs on the data directory."""
+    """Return whether a service runs on the data directory."""
     try:
         with _lock_path(settings).open() as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -116,10 +114,10 @@ def _lock_path(settings: Settings) -> Path:
 
 @contextmanager
 def only_service(settings: Settings) -> Iterator[None]:
-    """Hold the data directory: two services on one would stop each other's database. The kernel frees it, also after kill -9.
+    """Lock the data directory: two services on one would stop each other's database. The kernel unlocks it, also after kill -9.
 
     Raises:
-        CommandFailed: another service holds it.
+        CommandFailed: another service has locked it.
     """
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     with _lock_path(settings).open("w") as handle:

@@ -1,4 +1,4 @@
-"""``slackwater test``: runs users' test files and says in plain words, and as a diff, what came out otherwise."""
+"""``slackwater test``: runs users' test files and shows unexpected results in plain words and as a diff."""
 
 from __future__ import annotations
 
@@ -52,9 +52,11 @@ def run_tests(
             show_default=False,
         ),
     ] = None,
-    slicing: Annotated[str | None, typer.Option(help="How records are cut into batches: record, whole or random:SEED.")] = None,
+    slicing: Annotated[str | None, typer.Option(help="How records are split into batches: record, whole or random:SEED.")] = None,
     spark: Annotated[bool, typer.Option("--spark", help="Run the tests on a service of their own, with Spark.")] = False,
-    url: Annotated[str | None, typer.Option(help="Run the tests on this service; what they make there is deleted again.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Run the tests on this service; relations and queries of tests are deleted again.")
+    ] = None,
 ) -> None:
     """Run tests of queries: definitions, records, expected results. The engine runs them in milliseconds, without Spark.
 
@@ -62,22 +64,24 @@ def run_tests(
     """
     chosen = _chosen(slicing, seed)
     if spark and url is not None:
-        raise typer.BadParameter("a service of its own, or that one: leave out --spark or --url", param_hint="--url")
+        raise typer.BadParameter("a new service, or that one: leave out --spark or --url", param_hint="--url")
     if (spark or url is not None) and chosen is not None:
-        raise typer.BadParameter("a service cuts the batches itself: leave out --seed and --slicing", param_hint="--spark, --url")
+        raise typer.BadParameter(
+            "a service slices the batches itself: leave out --seed and --slicing", param_hint="--spark, --url"
+        )
     output = invocation_of(context).output
     shown: list[dict[str, Any]] = []
     counts: Counter[str] = Counter()
     try:
         with _runner(chosen, is_spark=spark, url=url) as run:
-            for verdict in verdicts(files, run, tasks):
-                counts[verdict.state] += 1
+            for result in verdicts(files, run, tasks):
+                counts[result.state] += 1
                 if output.as_json:
-                    shown.append(_json(verdict))
+                    shown.append(_json(result))
                 else:
-                    _show(output.out, verdict)
+                    _show(output.out, result)
     except (ServiceNotStarted, ServiceError, TimeoutError, Unreachable) as error:
-        raise CommandFailed(f"the service did not do its part: {error}", exit_code=USAGE) from error
+        raise CommandFailed(f"the service failed: {error}", exit_code=USAGE) from error
     is_drawn = not spark and url is None and (tasks is None if chosen is None else chosen.mode == "random")
     drawn_seed = (chosen or Slicing()).seed if is_drawn else None
     if output.as_json:
@@ -90,7 +94,7 @@ def run_tests(
 
 
 def _chosen(slicing: str | None, seed: int | None) -> Slicing | None:
-    """Return how the options cut batches; None: as the files say."""
+    """Return the slicing of the options; None: as in the files."""
     if slicing is not None and seed is not None:
         raise typer.BadParameter(f"--seed {seed} means --slicing random:{seed}: leave out one of them", param_hint="--seed")
     if seed is not None:
@@ -103,7 +107,7 @@ def _chosen(slicing: str | None, seed: int | None) -> Slicing | None:
 
 @contextmanager
 def _runner(slicing: Slicing | None, *, is_spark: bool, url: str | None) -> Iterator[Run]:
-    """Yield what runs a test: the engine, or a service after it."""
+    """Yield a function that runs a test: on the engine, or on a service."""
 
     def by_engine(case: Case) -> list[Failure]:
         return run_case(case, EngineMachine(case, slicing or case.slicing))
@@ -118,18 +122,18 @@ def _runner(slicing: Slicing | None, *, is_spark: bool, url: str | None) -> Iter
         yield by_engine
 
 
-def _json(verdict: TestResult) -> dict[str, Any]:
-    """Return a verdict as ``--json`` shows it."""
+def _json(result: TestResult) -> dict[str, Any]:
+    """Return a result in the form of ``--json``."""
 
     def line_of(pointer: str) -> int | None:
-        return None if verdict.document is None else verdict.document.line_of(pointer)
+        return None if result.document is None else result.document.line_of(pointer)
 
     return {
-        "name": verdict.name,
-        "file": str(verdict.path),
-        "state": verdict.state,
-        "ms": round(verdict.ms, 1),
-        "problems": [{"line": each.line, "pointer": each.pointer, "detail": each.detail} for each in verdict.problems],
+        "name": result.name,
+        "file": str(result.path),
+        "state": result.state,
+        "ms": round(result.ms, 1),
+        "problems": [{"line": each.line, "pointer": each.pointer, "detail": each.detail} for each in result.problems],
         "failures": [
             {
                 "line": line_of(each.pointer),
@@ -137,22 +141,22 @@ def _json(verdict: TestResult) -> dict[str, Any]:
                 "title": each.title,
                 "difference": [str(line) for line in each.lines],
             }
-            for each in verdict.failures
+            for each in result.failures
         ],
     }
 
 
-def _show(out: Console, verdict: TestResult) -> None:
-    """Print a line for the test, and below it what was not as expected."""
-    line = Text.assemble((f"{verdict.state:<8}", _STYLES[verdict.state]), verdict.name)
-    if verdict.state != "invalid":
-        line.append(f"  {verdict.ms:.0f} ms", "dim")
+def _show(out: Console, result: TestResult) -> None:
+    """Print a line for the test, and the differences below it."""
+    line = Text.assemble((f"{result.state:<8}", _STYLES[result.state]), result.name)
+    if result.state != "invalid":
+        line.append(f"  {result.ms:.0f} ms", "dim")
     out.print(line, soft_wrap=True)
-    for problem in verdict.problems:
-        where = f"{verdict.path}{'' if problem.line is None else f':{problem.line}'}"
+    for problem in result.problems:
+        where = f"{result.path}{'' if problem.line is None else f':{problem.line}'}"
         out.print(Text.assemble("  ", (f"{where} {problem.pointer}".rstrip(), "cyan"), f": {problem.detail}"), soft_wrap=True)
-    for failure in verdict.failures:
-        out.print(Text.assemble("  ", (verdict.place(failure.pointer), "cyan"), f": {failure.title}"), soft_wrap=True)
+    for failure in result.failures:
+        out.print(Text.assemble("  ", (result.place(failure.pointer), "cyan"), f": {failure.title}"), soft_wrap=True)
         _show_difference(out, failure.lines)
 
 
@@ -164,7 +168,7 @@ def _show_difference(out: Console, lines: tuple[Line, ...]) -> None:
 
 
 def _close(out: Console, counts: Counter[str], seed: int | None) -> None:
-    """Print the totals, and the seed with which they can be had again."""
+    """Print the totals, and the seed to repeat the run."""
     parts = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
     if counts["invalid"]:
         parts.append(f"{counts['invalid']} could not be run")

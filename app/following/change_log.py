@@ -1,6 +1,6 @@
-"""The log of a relation's changes, as followers read it: stretches of one partition, as JSON.
+"""Read the log of a relation's changes for followers: ranges of one partition, as JSON.
 
-A derived relation is followed by the numbers of its rows, as if they were the offsets of one partition (``engine.log.sequences``).
+Followers of a derived relation use the numbers of its rows as if they were offsets of one partition (``engine.log.sequences``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.records.conform import nulls
 
 STRETCH_ROWS = 1_000
 STRETCH_BYTES = 1 << 20
-"""What a reader takes at once: batches of the log reach 32 MB, and many followers may be behind."""
+"""Bounds of one read. Batches of the log reach 32 MB, and many followers may be behind."""
 
 
 _MARK = f',"{REPLAYED}":true'
@@ -38,12 +38,12 @@ Heads = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """A stretch of one partition ``[start, end)``. Two lists, not a list of objects: a tail keeps thousands of changes.
+    """A range ``[start, end)`` of one partition. It has two lists, not a list of objects: a tail keeps thousands of changes.
 
     Attributes:
-        offsets: of what can be followed, rising; in a shared feed those of the relation.
-        texts: what the client gets of each.
-        end: where the next stretch begins.
+        offsets: of the items, ascending; in a shared feed only those of the relation.
+        texts: the JSON of each item.
+        end: where the next range begins.
     """
 
     offsets: Sequence[int]
@@ -52,15 +52,15 @@ class LogRange:
 
 
 async def range_end(connection: Connection, followed: Followed, partition: int, start: int, rows: int) -> int:
-    """Return how far to read from ``start`` so that neither ``rows`` nor, roughly, ``STRETCH_BYTES`` is exceeded; at least one row."""
-    wanted = {"feed_id": followed.feed_id, "partition": partition, "start": start, "rows": rows}
-    return await end_within(connection, wanted, STRETCH_BYTES, is_numbered=followed.is_derived)
+    """Return the end of a range from ``start`` with up to ``rows`` rows and about ``STRETCH_BYTES`` bytes; at least one row."""
+    params = {"feed_id": followed.feed_id, "partition": partition, "start": start, "rows": rows}
+    return await end_within(connection, params, STRETCH_BYTES, is_numbered=followed.is_derived)
 
 
 async def read_frame(connection: Connection, followed: Followed, partition: int, start: int, end: int) -> pl.DataFrame:
     """Return the relation's changes in ``[start, end)``: ``_offset``, ``_ts``, ``_op``, ``$replayed`` and its columns.
 
-    Those of a derived relation also have ``_partition`` and ``_partition_offset``.
+    The frame of a derived relation also has ``_partition`` and ``_partition_offset``.
     """
     params = {"feed_id": followed.feed_id, "partition": partition, "start": start, "end": end}
     if followed.is_derived:
@@ -84,22 +84,22 @@ async def _read_numbered(connection: Connection, followed: Followed, start: int,
 
 
 def numbered_frame(followed: Followed, rows: Sequence[tuple[Any, ...]], start: int, end: int) -> pl.DataFrame:
-    """Return a derived relation's changes in ``[start, end)`` of what ``READ_SEQUENCE_SQL`` gives."""
-    found = blocks(iter(rows), start, end)
-    wanted = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names, *PLACE_COLUMNS)
+    """Return a derived relation's changes in ``[start, end)`` from rows of ``READ_SEQUENCE_SQL``."""
+    frames_read = blocks(iter(rows), start, end)
+    columns = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names, *PLACE_COLUMNS)
     read = _whole if followed.part is None else _as_part
-    frames = [only(with_marks(read(frame, followed), frame), *wanted) for frame in found]
+    frames = [only(with_marks(read(frame, followed), frame), *columns) for frame in frames_read]
     return frames[0] if len(frames) == 1 else pl.concat(frames or [pl.DataFrame()])
 
 
 def _as_part(frame: pl.DataFrame, followed: Followed) -> pl.DataFrame:
-    """Judge what a query has appended to a stream as records of that, with its columns and its event time (P13)."""
+    """Convert appended results of a query to records of the stream: its columns, its event time, its rules (P13)."""
     accepted, _ = canonicalise(frame, followed.relation, time.time_ns() // 1_000_000, LOGGED)
     return accepted.join(frame.select("_offset", *PLACE_COLUMNS), on="_offset", how="left", maintain_order="left")
 
 
 def _whole(frame: pl.DataFrame, followed: Followed) -> pl.DataFrame:
-    """Add columns that the result has got since."""
+    """Add columns that the result received after these rows were written, as nulls."""
     missing = [(name, kind) for name, kind in followed.columns.items() if name not in frame.columns]
     return frame.with_columns(nulls(name, kind, frame.height) for name, kind in missing) if missing else frame
 
@@ -113,7 +113,7 @@ async def read_range(
 
 
 def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, end: int, *, has_text_numbers: bool) -> LogRange:
-    """Return changes as clients get them, up to ``end``. A stream's records have the op ``append``; a deleted row is null."""
+    """Return changes as clients receive them, up to ``end``. Records of a stream have the op ``append``; a deleted row is null."""
     if frame.is_empty():
         return LogRange([], [], end)
     keys, rows = encode_keyed(frame, followed.columns, followed.key, has_text_numbers=has_text_numbers)
@@ -128,9 +128,9 @@ def encode_changes(followed: Followed, partition: int, frame: pl.DataFrame, end:
 def few_changes(
     followed: Followed, rows: Sequence[tuple[Any, ...]], start: int, end: int, *, has_text_numbers: bool
 ) -> LogRange | None:
-    """Return what ``encode_changes`` makes of what ``READ_SEQUENCE_SQL`` gives, where that is little and has nothing special.
+    """Return the same as ``encode_changes``, for a few rows of ``READ_SEQUENCE_SQL`` that need no conversion.
 
-    A frame of changes costs more than their text. None: make it.
+    None: there are too many rows, or they need a frame. Building a frame costs more than writing a few texts.
     """
     if followed.part is not None or sum(row[1] for row in rows) > FEW_ROWS:
         return None
@@ -146,32 +146,34 @@ def few_changes(
             frame = frame.slice(first, max(last - first, 0))
         keys, texts = encode_keyed(frame, followed.columns, followed.key, has_text_numbers=has_text_numbers)
         times, ops = (frame.get_column(name).to_list() for name in ("_ts", "_op"))
-        offsets, own = range(sequence + first, sequence + last), range(base + first, base + last)
-        places = zip(repeat(partition, len(own)), own, strict=True)
+        offsets, places_in_partition = range(sequence + first, sequence + last), range(base + first, base + last)
+        places = zip(repeat(partition, len(places_in_partition)), places_in_partition, strict=True)
         numbers += offsets
-        written += _written(followed, zip(offsets, times, ops, repeat(False, len(own)), places, keys, texts, strict=True))
+        written += _written(
+            followed, zip(offsets, times, ops, repeat(False, len(places_in_partition)), places, keys, texts, strict=True)
+        )
     return LogRange(numbers, written, end)
 
 
 def _written(followed: Followed, changes: Iterable[tuple[int, int, int, bool, tuple[int, int], str, str]]) -> list[str]:
-    """Write changes: offset, event time, op, whether it is replayed, where it is kept, and the texts of its key and its row."""
+    """Write changes: offset, event time, op, whether it is replayed, its partition and offset there, and the texts of its key and row."""
     upsert = "append" if followed.kind == "stream" else "upsert"
     part = "" if followed.part is None else f'"part":{json.dumps(followed.part)},'
     is_numbered = followed.is_derived
     texts = []
-    for offset, ts, op, is_replayed, own, key, row in changes:
+    for offset, ts, op, is_replayed, place, key, row in changes:
         number = f'"sequence":{offset},{part}' if is_numbered else ""
-        # Also LATE_END, the end of a late row: without it a follower would keep a row that the table does not have.
+        # LATE_END, the end of a late row, is a delete too: without it a follower would keep a row that the table does not have.
         is_delete = op != OP_UPSERT
         texts.append(
-            f'{{"op":"{"delete" if is_delete else upsert}","partition":{own[0]},"offset":{own[1]},{number}'
+            f'{{"op":"{"delete" if is_delete else upsert}","partition":{place[0]},"offset":{place[1]},{number}'
             f'"event_time_ms":{ts},"key":{key},"row":{"null" if is_delete else row}{_MARK if is_replayed else ""}}}'
         )
     return texts
 
 
 def _members(followed: Followed, frame: pl.DataFrame) -> pl.DataFrame:
-    """Take what belongs to the relation."""
-    wanted = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names)
+    """Return the records of a shared feed that belong to the relation."""
+    columns = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names)
     accepted, _ = canonicalise(frame, followed.relation, time.time_ns() // 1_000_000, LOGGED, followed.member)
-    return with_marks(accepted, frame).select(wanted)
+    return with_marks(accepted, frame).select(columns)

@@ -1,9 +1,9 @@
-"""Following a relation's changes: exactly once behind a cursor, or behind a snapshot.
+"""Follow a relation's changes: exactly once behind a cursor, or behind a snapshot.
 
-A snapshot is sent row by row in key order, each stretch of rows read in a short transaction of its own. What makes that exact: in the
-transaction that reads the next rows, the follower first gets what has changed since *among the keys it has already*; so at every event
-the rows up to the cursor's key are as of the cursor's offset, and the keys behind it are not yet known. Leaving at any event and going
-on later is the same step again. At its end the follower has the table as of one position, and no change was sent twice.
+A snapshot is sent row by row in key order. Each range of rows is read in a short transaction of its own. Before the transaction reads the next
+rows, the follower receives the changes since its cursor *of the keys that it already has*. So, at every event, the rows up to the cursor's key
+are as of the cursor's offset, and the keys behind that key are unknown. A client may leave at any event; to continue is the same step. At the
+end the follower has the table as of one position, and received no change twice.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from app.following.tails.tails import Tails
 from engine.plan.model import Output
 
 STRETCHES_AT_ONCE = 64
-"""What one step reads at most: the few connections of all followers are lent for moments."""
+"""Ranges that one step reads at most. All followers share a few connections, so a step must be short."""
 
 Start = Literal["snapshot", "earliest", "latest"]
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeSource:
-    """A relation's log as a ``Source``."""
+    """The log of a relation, as a ``Source``."""
 
     followed: Followed
     has_text_numbers: bool
 
     @property
     def id(self) -> Hashable:
-        """The log, in the form in which its numbers are written."""
+        """The log, and how numbers are written in its changes."""
         parts = tuple((part.identity, part.part) for part in self.followed.parts)
         return "changes", self.followed.identity, self.followed.name, self.followed.columns, self.has_text_numbers, parts
 
     @property
     def notifying_query(self) -> UUID | None:
-        """The query that writes it; None: nobody does, or several do."""
+        """The query that writes the log; None: no query, or several."""
         return None if self.followed.parts else self.followed.query_id
 
     @staticmethod
@@ -74,7 +74,7 @@ class ChangeSource:
         return await change_news.new_entries_of(connection, followed, ends, texts, from_oldest=from_oldest)
 
     async def heads(self, connection: Connection) -> Heads:
-        """Return those of this one alone.
+        """Return the heads of this log.
 
         Raises:
             Unavailable: ``relation_changing``.
@@ -83,14 +83,14 @@ class ChangeSource:
 
     async def read_range(self, connection: Connection, partition: int, start: int, end: int) -> LogRange:
         """See ``Source``; its partitions are ``Followed.lanes``."""
-        own, number = self.followed.lanes[partition]
-        far = await change_log.range_end(connection, own, number, start, min(STRETCH_ROWS, end - start))
-        return await change_log.read_range(connection, own, number, start, far, has_text_numbers=self.has_text_numbers)
+        log, number = self.followed.lanes[partition]
+        far = await change_log.range_end(connection, log, number, start, min(STRETCH_ROWS, end - start))
+        return await change_log.read_range(connection, log, number, start, far, has_text_numbers=self.has_text_numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Where a follower begins, and what was found of its log at this moment."""
+    """Where a follower begins, and the new entries of its log at that moment."""
 
     cursor: ChangeCursor
     news: NewEntries
@@ -100,15 +100,15 @@ class ChangeFollower:
     """One client that follows one relation.
 
     Args:
-        tails: whose connections it reads through.
+        tails: the connections for reads.
         source: the relation.
         begun: where it begins.
-        tail: the source's, to wait for what is new.
-        most_bytes: after so many a step ends, before its limit; at least one event.
+        tail: of the source, to wait for new entries.
+        most_bytes: a step ends after this many bytes, before its limit; it has at least one event.
 
     Attributes:
-        cursor: where it is; moves with what ``next`` returns.
-        is_caught_up: the last ``next`` found nothing behind what it returned.
+        cursor: the position; ``next`` moves it.
+        is_caught_up: the last ``next`` reached the end of the log.
     """
 
     def __init__(
@@ -131,14 +131,14 @@ class ChangeFollower:
 
     @property
     def id(self) -> str:
-        """The cursor's text."""
+        """The text of the cursor."""
         return self.cursor.encode()
 
     async def next(self, limit: int) -> list[PushEvent]:
-        """Return up to ``limit`` events, fewer where they are large; nothing where there are none at the moment.
+        """Return up to ``limit`` events, fewer if they are large; none if there are none at the moment.
 
         Raises:
-            CursorExpired: what comes next is no longer known.
+            CursorExpired: the changes behind the cursor are not known any more.
             BadRequest: ``bad_cursor``.
         """
         self.is_caught_up = False
@@ -146,7 +146,7 @@ class ChangeFollower:
             try:
                 return await self._snapshot_step(self._followed.output, limit)
             except psycopg.DataError as error:
-                raise bad_cursor() from error  # a text of its key is not of the column's type
+                raise bad_cursor() from error  # a text of the cursor's key is not of the column's type
         if self._tail is not None and self._tail.is_gone:
             raise _replaced(self._followed)
         events = self._from_tail(limit) if self._tail is not None else None
@@ -154,15 +154,15 @@ class ChangeFollower:
         return await self._from_log(limit) if events is None else events
 
     async def wait(self, seconds: float) -> None:
-        """Wait until there may be something, at most so long; not at all where there was more to look through. Only with a tail."""
+        """Wait for new entries, at most this long. Return at once without a tail, or if the last step did not reach the end."""
         if self._tail is None or not self.is_caught_up:
             return
         is_behind = any(offset < end for offset, end in zip(self.cursor.offsets, self._tail.ends, strict=False))
-        if not is_behind:  # it has been woken while this follower read from the database
+        if not is_behind:  # the tail grew while this follower read from the database
             await self._tail.wait(seconds)
 
     def _from_tail(self, limit: int) -> list[PushEvent] | None:
-        """Take from the shared tail; None where this follower is further behind than that in some partition."""
+        """Read from the shared tail; None: the tail does not reach back to the cursor in some partition."""
         if self._tail is None:
             return None
         events: list[PushEvent] = []
@@ -170,18 +170,18 @@ class ChangeFollower:
         for partition, offset in enumerate(self.cursor.offsets):
             if len(events) >= limit or room <= 0:
                 return events
-            found = self._tail.take(partition, offset, limit - len(events))
-            if found is None:
+            entries = self._tail.take(partition, offset, limit - len(events))
+            if entries is None:
                 return events or None
-            cut = _cut(found, limit - len(events), room)
+            cut = _cut(entries, limit - len(events), room)
             events += self._events(partition, cut)
-            room = 0 if len(cut.texts) < len(found.texts) else room - _size(cut)
+            room = 0 if len(cut.texts) < len(entries.texts) else room - _size(cut)
         self._news = None
         self.is_caught_up = len(events) < limit and room > 0
         return events
 
     def _from_first_entries(self, limit: int) -> list[PushEvent] | None:
-        """Take from what was found when it began; None where that was not all, and once it is taken."""
+        """Read the entries that came with the start; None: they do not reach the end of the log, or are read already."""
         news = self._news
         if news is None:
             return None
@@ -195,24 +195,24 @@ class ChangeFollower:
         return [] if self.is_caught_up else None
 
     async def _from_log(self, limit: int) -> list[PushEvent]:
-        """Read from the database, together with who is at the same place."""
-        wanted = self._source.id, self.cursor.offsets, limit, self._most_bytes
-        step = await self._tails.reads.read(wanted, partial(_read_step, self._source, self.cursor, limit, self._most_bytes))
-        events = [event for partition, found in step.stretches for event in self._events(partition, found)]
+        """Read from the database. Followers at the same position share the read."""
+        request = self._source.id, self.cursor.offsets, limit, self._most_bytes
+        step = await self._tails.reads.read(request, partial(_read_step, self._source, self.cursor, limit, self._most_bytes))
+        events = [event for partition, entries in step.stretches for event in self._events(partition, entries)]
         self.is_caught_up = step.is_all
         return events
 
-    def _events(self, partition: int, stretch: LogRange) -> list[PushEvent]:
+    def _events(self, partition: int, entries: LogRange) -> list[PushEvent]:
         before, behind = self.cursor.around(partition)
         events = [
             PushEvent("change", f"{before}{offset + 1}{behind}", text)
-            for offset, text in zip(stretch.offsets, stretch.texts, strict=True)
+            for offset, text in zip(entries.offsets, entries.texts, strict=True)
         ]
-        self.cursor = self.cursor.at(partition, stretch.end)
+        self.cursor = self.cursor.at(partition, entries.end)
         return events
 
     async def _snapshot_step(self, output: Output, limit: int) -> list[PushEvent]:
-        """Bring what the client has of the snapshot up to date, then, where that is done, add rows."""
+        """Bring the rows that the client has up to date; then add rows."""
         async with self._tails.reading() as connection:
             try:
                 await hold(connection, output)
@@ -230,7 +230,7 @@ class ChangeFollower:
         return events
 
     async def _caught_up(self, connection: Connection, next_offset: int, limit: int) -> list[PushEvent]:
-        """Return the changes of keys that were sent already, up to ``next_offset`` or one stretch far."""
+        """Return the changes of keys that the client has, up to ``next_offset`` or for one range."""
         start = self.cursor.offsets[0]
         if start == next_offset:
             return []
@@ -257,11 +257,11 @@ class ChangeFollower:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What was read from the database at once.
+    """One read of the database.
 
     Attributes:
-        stretches: with their lanes, in order.
-        is_all: there was nothing behind them.
+        stretches: (lane, range), in order.
+        is_all: the ranges reach the end of the log.
     """
 
     stretches: Sequence[tuple[int, LogRange]]
@@ -269,17 +269,17 @@ class _Step:
 
 
 async def _read_step(source: ChangeSource, cursor: ChangeCursor, limit: int, room: int, connection: Connection) -> _Step:
-    """Read behind a cursor; several stretches where a shared feed holds little of the relation, and not all of it at once."""
+    """Read behind a cursor: several ranges if a shared feed has few records of the relation, up to a bound."""
     stretches: list[tuple[int, LogRange]] = []
     items, is_all = 0, True
     for partition, (_, next_offset) in enumerate(await _heads(connection, source, cursor)):
         offset, rows = cursor.offsets[partition], limit - items
         while offset < next_offset and items < limit and room > 0 and len(stretches) < STRETCHES_AT_ONCE:
-            found = await source.read_range(connection, partition, offset, min(next_offset, offset + rows))
-            cut = _cut(found, limit - items, room)
+            entries = await source.read_range(connection, partition, offset, min(next_offset, offset + rows))
+            cut = _cut(entries, limit - items, room)
             stretches.append((partition, cut))
             offset, items, room = cut.end, items + len(cut.texts), room - _size(cut)
-            # Every stretch opens its batch again: where few records are the relation's, a long one costs as much as a short one.
+            # Every range decodes its batch again. Where few records are the relation's, a long range costs as much as a short one.
             rows = STRETCH_ROWS
         is_all = is_all and offset >= next_offset
     return _Step(stretches, is_all)
@@ -297,26 +297,26 @@ def _replaced(followed: Followed) -> CursorExpired:
     return CursorExpired(followed.name, "the result was rebuilt from scratch or deleted, or the database was put back")
 
 
-def _cut(stretch: LogRange, items: int, room: int) -> LogRange:
-    """Return the stretch up to so many items, or up to the one with which the room is full."""
+def _cut(entries: LogRange, items: int, room: int) -> LogRange:
+    """Return the first items of a range: up to ``items``, or up to the one that fills the room."""
     count = 0
-    while count < min(items, len(stretch.texts)) and room > 0:
-        room -= len(stretch.texts[count])
+    while count < min(items, len(entries.texts)) and room > 0:
+        room -= len(entries.texts[count])
         count += 1
-    if count == len(stretch.texts):
-        return stretch
-    return LogRange(stretch.offsets[:count], stretch.texts[:count], stretch.offsets[count - 1] + 1)
+    if count == len(entries.texts):
+        return entries
+    return LogRange(entries.offsets[:count], entries.texts[:count], entries.offsets[count - 1] + 1)
 
 
-def _size(stretch: LogRange) -> int:
-    return sum(map(len, stretch.texts))
+def _size(entries: LogRange) -> int:
+    return sum(map(len, entries.texts))
 
 
 async def begin(tails: Tails, source: ChangeSource, start: Start | ChangeCursor) -> Begun:
-    """Return where a follower begins: there, or behind the cursor that it has.
+    """Return where a follower begins: at ``start``, or behind the cursor that it sent.
 
     Raises:
-        CursorExpired: what comes next is no longer known, or the relation is being replaced.
+        CursorExpired: the changes behind the cursor are not known any more, or the relation is being replaced.
         Unavailable: ``relation_changing``.
     """
     followed = source.followed

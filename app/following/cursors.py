@@ -1,9 +1,9 @@
-"""Where a follower of changes is: the durable cursor that is also the id of every event. Pure.
+"""The position of a follower of changes: the durable cursor that is also the id of every event. Pure.
 
 ``<identity>.<offset of partition 0>_<offset of partition 1>…``, then for each part of a stream to which queries append ``~<its
 identity>.<its offset>``, and inside a snapshot ``.<key>``: base64url of the texts of the last row's key as a JSON list. Clients treat it as
-opaque. While a snapshot is under way the offset says as of when the rows *up to that key* are known to the client; so a snapshot can be
-left and gone on with behind any row (``app.following.changes``).
+opaque. During a snapshot, the client has the rows *up to that key* as of the offset. So a client may leave a snapshot and continue it behind
+any row (``app.following.changes``).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from uuid import UUID
 from app.http.values import is_text
 
 MAX_CURSOR_CHARS = 4_096
-"""256 partitions with 10^14 records each, or the longest key (1,024 bytes), stay below; so do the headers that carry it."""
+"""A cursor of 256 partitions with 10^14 records each, or of the longest key (1,024 bytes), is shorter. Headers can carry it too."""
 
 _FORM = re.compile(r"([0-9a-f]{16})\.([0-9]{1,19}(?:_[0-9]{1,19})*)((?:~[0-9a-f]{16}\.[0-9]{1,19})*)(?:\.([A-Za-z0-9_-]+))?")
 _MAX_OFFSET = 2**63 - 1
 
 
 def identity_of(relation_id: UUID, feed_id: int, incarnation: UUID | None = None, rewound: UUID | None = None) -> str:
-    """Return what tells a log from every other one: an earlier one of the same relation's name, or itself before it was put back.
+    """Return the identity of a log: it differs from earlier logs of the same name, and from the log before a restore.
 
     Args:
-        relation_id: whose changes are in it.
+        relation_id: the relation whose changes the log has.
         feed_id: the log.
-        incarnation: of all logs (``engine.postgres.incarnation``); None: the first.
-        rewound: drawn when the query that writes it was last rewound; None: it never was.
+        incarnation: of the database (``engine.postgres.incarnation``); None: the first.
+        rewound: random id of the last rewind of the query that writes the log; None: the query was never rewound.
     """
     text = f"{relation_id}/{feed_id}" if incarnation is None else f"{relation_id}/{feed_id}/{incarnation}"
     text = text if rewound is None else f"{text}/rewound/{rewound}"
@@ -42,12 +42,12 @@ def identity_of(relation_id: UUID, feed_id: int, incarnation: UUID | None = None
 
 @dataclass(frozen=True, slots=True)
 class ChangeCursor:
-    """A place in a log of changes.
+    """A position in a log of changes.
 
     Attributes:
         identity: of the log.
-        offsets: next offset by partition, and then by part.
-        rows_after: inside a snapshot the texts of the last row's key, empty before the first row; None: there is no snapshot to finish.
+        offsets: next offset by partition, then by part.
+        rows_after: inside a snapshot, the texts of the last row's key, empty before the first row; None: no snapshot to finish.
         parts: identities of the logs of the stream's parts.
     """
 
@@ -67,7 +67,7 @@ class ChangeCursor:
         return dict(zip(self.parts, self.offsets[len(self.own) :], strict=True))
 
     def at(self, partition: int, offset: int) -> ChangeCursor:
-        """Return the cursor whose next offset of one partition is this."""
+        """Return this cursor with another next offset of one partition."""
         return replace(self, offsets=(*self.offsets[:partition], offset, *self.offsets[partition + 1 :]))
 
     def encode(self) -> str:
@@ -76,7 +76,7 @@ class ChangeCursor:
         return f"{before}{self.offsets[0]}{behind}"
 
     def around(self, partition: int) -> tuple[str, str]:
-        """Return what stands before and behind one partition's offset in the text of the cursor."""
+        """Return the text of the cursor before and behind the offset of one partition."""
         texts = [f".{offset}" if not place else f"_{offset}" for place, offset in enumerate(self.own)]
         texts += [f"~{identity}.{offset}" for identity, offset in self.by_part.items()]
         first = texts[partition].rstrip("0123456789")
@@ -88,13 +88,13 @@ class ChangeCursor:
         """Read a cursor.
 
         Raises:
-            ValueError: this text is none.
+            ValueError: the text is not a cursor.
         """
-        found = _FORM.fullmatch(text) if len(text) <= MAX_CURSOR_CHARS else None
-        if found is None:
+        match = _FORM.fullmatch(text) if len(text) <= MAX_CURSOR_CHARS else None
+        if match is None:
             raise ValueError("not a cursor")
-        identity, offsets, listed, key = found.groups()
-        parts = [part.split(".") for part in listed.split("~")[1:]]
+        identity, offsets, part_texts, key = match.groups()
+        parts = [part.split(".") for part in part_texts.split("~")[1:]]
         names = tuple(name for name, _ in parts)
         numbers = tuple(int(offset) for offset in (*offsets.split("_"), *(offset for _, offset in parts)))
         if max(numbers) > _MAX_OFFSET or len(set(names)) < len(names):

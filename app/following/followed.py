@@ -1,4 +1,4 @@
-"""What can be followed: a relation, with the log that its changes are in."""
+"""Relations that can be followed, with the log of their changes."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class Followed:
     """A relation whose changes are in the log.
 
     Attributes:
-        output: what a table's rows are kept as; None for a stream, which has none.
-        identity: tells the log from every other one, in cursors.
-        incarnation: of all logs, see ``engine.postgres.incarnation``.
-        rewound: of its log, drawn when its query was last rewound: numbers are given again since.
-        is_derived: its rows are numbered across its partitions, and followed by these numbers (P1).
-        relation: what a stream's records must be.
-        query_id: whose commits bring changes; None: they come by appends.
+        output: the stored rows of a table; None for a stream.
+        identity: of the log, in cursors (``identity_of``).
+        incarnation: of the database, see ``engine.postgres.incarnation``.
+        rewound: random id of the last rewind of the log's query; its numbers are used again since.
+        is_derived: its rows are numbered across its partitions, and followers use these numbers (P1).
+        relation: the schema of a stream's records.
+        query_id: the query whose commits bring changes; None: changes come by appends.
         relation_id: the relation's row.
-        stored_columns: as that has them; with others, what is told has another form.
-        partitions: of its log, as it is followed.
-        parts: of a stream: those to which its records belong as well, in the order in which they were made (P13).
-        part: it is followed as a part of another stream, with that one's ``relation``: its name, as who asks may see it.
+        stored_columns: of that row. If they change, events have another form.
+        partitions: of its log, as followers see them.
+        parts: of a stream: logs whose records belong to it as well, in the order of their creation (P13).
+        part: set if the relation is a part of another stream (``relation`` is then that stream's): its name, if the client may see it.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Followed:
 
     @cached_property
     def lanes(self) -> tuple[tuple[Followed, int], ...]:
-        """What has an order of its own, as cursors count it: each partition of its log, then each part."""
+        """Ordered sequences, as cursors count them: each partition of its log, then each part."""
         return (*((self, partition) for partition in range(self.partitions)), *((part, 0) for part in self.parts))
 
     @property
@@ -90,61 +90,63 @@ class Followed:
 
 
 class Followables:
-    """The relations that can be followed. Those that are asked for at the same moment are looked up together: many clients come at once."""
+    """The relations that can be followed. Concurrent requests share one look-up: many clients come at once."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-        self._asked = SharedReads(self._fetch)
+        self._shared_reads = SharedReads(self._fetch)
 
     async def find(self, kind: Kind, name: str, *, takes_records: bool = False) -> Followed:
-        """Return the stream or table of that name as it can be followed.
+        """Return a stream or table with the log to follow.
 
         Args:
             kind: of the relation.
             name: of the relation.
-            takes_records: of a table whose rows are kept nowhere the records that were appended will do.
+            takes_records: for a table without stored rows, follow the appended records instead.
 
         Raises:
             NotFound: ``relation_not_found``.
             Conflict: ``table_not_materialised``; ``not_readable``: its records are not in the built-in log.
             Unavailable: ``relation_changing``.
         """
-        found: Any = await self._asked.read(_FollowRequest(kind, name, takes_records))
-        return _visible(found)
+        result: Any = await self._shared_reads.read(_FollowRequest(kind, name, takes_records))
+        return _visible(result)
 
-    async def _fetch(self, wanted: list[_FollowRequest]) -> tuple[Followed | AppError, ...]:
+    async def _fetch(self, requests: list[_FollowRequest]) -> tuple[Followed | AppError, ...]:
         async with self._engine.connect() as connection:
-            return await _load(connection, wanted)
+            return await _load(connection, requests)
 
 
 @dataclass(frozen=True, slots=True)
 class _FollowRequest:
-    """What somebody wants to follow."""
+    """A request to follow a relation."""
 
     kind: Kind
     name: str
     takes_records: bool
 
 
-def _visible(found: Followed | AppError) -> Followed:
-    """Return what was found, as who asks may see it."""
-    if isinstance(found, AppError):
-        raise found
-    return replace(found, parts=tuple(replace(part, part=visible(part.name)) for part in found.parts)) if found.parts else found
+def _visible(result: Followed | AppError) -> Followed:
+    """Return a relation with the names of its parts only if the client may see them."""
+    if isinstance(result, AppError):
+        raise result
+    return (
+        replace(result, parts=tuple(replace(part, part=visible(part.name)) for part in result.parts)) if result.parts else result
+    )
 
 
-async def _load(connection: AsyncConnection, wanted: Sequence[_FollowRequest]) -> tuple[Followed | AppError, ...]:
-    """Return each with its parts, or why it cannot be followed, by three statements."""
-    rows = await _rows(connection, wanted)
-    read = {each: _tried(partial(_read, rows, each)) for each in wanted}
-    found = [each for several in read.values() if not isinstance(several, AppError) for each in several]
-    logs = await _logs(connection, {each.entry.feed.log_feed for each in found})
-    writers = await _writers(connection, {each.writer for each in found if each.writer is not None})
+async def _load(connection: AsyncConnection, requests: Sequence[_FollowRequest]) -> tuple[Followed | AppError, ...]:
+    """Return each relation with its parts, or the error for it, with three statements."""
+    rows = await _rows(connection, requests)
+    read = {each: _tried(partial(_read, rows, each)) for each in requests}
+    known = [each for several in read.values() if not isinstance(several, AppError) for each in several]
+    logs = await _logs(connection, {each.entry.feed.log_feed for each in known})
+    writers = await _writers(connection, {each.writer for each in known if each.writer is not None})
     built = {
         each: several if isinstance(several, AppError) else _tried(partial(_built, several, logs, writers))
         for each, several in read.items()
     }
-    return tuple(built[each] for each in wanted)
+    return tuple(built[each] for each in requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ class _Read:
     """A relation as it is stored.
 
     Attributes:
-        entry: what is followed of it.
+        entry: the relation or its rows, as followers see it.
         writer: name of the query whose commits bring changes.
         output: see ``Followed``.
     """
@@ -170,33 +172,33 @@ def _tried(make: Callable[[], T]) -> T | AppError:
         return error
 
 
-async def _rows(connection: AsyncConnection, wanted: Sequence[_FollowRequest]) -> Sequence[RelationRow]:
-    """Return these relations and the parts of the streams among them, in the order in which they were made."""
-    is_wanted = relation.c.name == _any_of(each.name for each in wanted)
-    if streams := {each.name for each in wanted if each.kind == "stream"}:
-        is_wanted = sa.or_(is_wanted, is_part_of(_any_of(streams)))
-    found = await connection.execute(ROWS.where(is_wanted).order_by(relation.c.created_at, relation.c.name))
-    return [RelationRow(*row) for row in found]
+async def _rows(connection: AsyncConnection, requests: Sequence[_FollowRequest]) -> Sequence[RelationRow]:
+    """Return these relations, and the parts of the streams among them, in the order of their creation."""
+    condition = relation.c.name == _any_of(each.name for each in requests)
+    if streams := {each.name for each in requests if each.kind == "stream"}:
+        condition = sa.or_(condition, is_part_of(_any_of(streams)))
+    rows = await connection.execute(ROWS.where(condition).order_by(relation.c.created_at, relation.c.name))
+    return [RelationRow(*row) for row in rows]
 
 
 def _any_of(names: Iterable[str]) -> sa.ColumnElement[Any]:
     return sa.any_(sa.literal(sorted(set(names)), ARRAY(sa.Text)))
 
 
-def _read(rows: Sequence[RelationRow], wanted: _FollowRequest) -> list[_Read]:
-    """Return a relation, and behind it its parts."""
-    row = of_kind(next((row for row in rows if row.name == wanted.name), None), wanted.kind, wanted.name)
-    is_bare = wanted.takes_records and row.origin == "source" and materialised_output(row) is None
+def _read(rows: Sequence[RelationRow], request: _FollowRequest) -> list[_Read]:
+    """Return a relation, and then its parts."""
+    row = of_kind(next((row for row in rows if row.name == request.name), None), request.kind, request.name)
+    is_bare = request.takes_records and row.origin == "source" and materialised_output(row) is None
     writer, output = written(row) if row.kind == "table" and not is_bare else (row.produced_by, None)
-    # The rows of a source are followed as its internal query writes them.
+    # Followers of a source's rows see what its internal query writes.
     entry = entry_of_row(row) if output is None else entry_of(row.name, row.kind, "derived", output_to_json(output), writer, [])
     if not entry.feed.traits.is_kept_here:
         detail = f"'{row.name}' reads {entry.feed.traits.holds}; only records in the built-in log can be followed"
         raise Conflict("not_readable", detail)
-    own = _Read(row, entry, writer, output)
+    whole = _Read(row, entry, writer, output)
     if row.kind == "table":
-        return [own]
-    return [own, *(_Read(part, entry_of_row(part), part.produced_by, None) for part in rows if _is_part(part, row.name))]
+        return [whole]
+    return [whole, *(_Read(part, entry_of_row(part), part.produced_by, None) for part in rows if _is_part(part, row.name))]
 
 
 def _is_part(row: RelationRow, whole: str) -> bool:
@@ -205,23 +207,23 @@ def _is_part(row: RelationRow, whole: str) -> bool:
 
 async def _logs(connection: AsyncConnection, feeds: Iterable[str]) -> Mapping[str, Any]:
     columns = feed.c.name, feed.c.id, feed.c.partitions, feed.c.next_sequence, feed.c.rewound
-    found = await connection.execute(
+    rows = await connection.execute(
         sa.select(*columns, incarnation.c.id.label("incarnation"))
         .join_from(feed, incarnation, sa.true())
         .where(feed.c.name == _any_of(feeds))
     )
-    return {row.name: row for row in found}
+    return {row.name: row for row in rows}
 
 
 async def _writers(connection: AsyncConnection, names: Iterable[str]) -> Mapping[str, UUID]:
-    found = await connection.execute(
+    rows = await connection.execute(
         sa.select(query.c.name, query.c.id).where(query.c.name == _any_of(names), query.c.deleted_at.is_(None))
     )
-    return {row.name: row.id for row in found}
+    return {row.name: row.id for row in rows}
 
 
 def _built(read: Sequence[_Read], logs: Mapping[str, Any], writers: Mapping[str, UUID]) -> Followed:
-    """Return a relation with its parts, whose records are judged as that one's."""
+    """Return a relation with its parts. The parts get the schema of the whole."""
     whole, *parts = (_of_log(each, logs, writers) for each in read)
     return replace(whole, parts=tuple(replace(part, relation=whole.relation, part=part.name) for part in parts))
 

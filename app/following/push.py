@@ -1,9 +1,9 @@
-"""Event streams (SSE): how one is written, kept alive and closed, whatever it carries.
+"""Event streams (SSE): write, keep alive and close them, for any kind of events.
 
-Every event's id is the cursor behind it; a client that comes back with it as ``Last-Event-ID`` gets what follows. A stream ends with a
-``reconnect`` event (too old, the service stops, the client was too slow, its key counts no more) or a ``reset`` event (there is nothing to
-go on from: its id is empty, so that a browser comes back without one). A client that takes nothing for the write timeout is not waited for
-any longer.
+Every event's id is the cursor behind the event. A client that reconnects with it as ``Last-Event-ID`` gets what follows. A stream ends with a
+``reconnect`` event (the stream is too old, the service stops, the client is too slow, its key is not valid any more) or with a ``reset`` event
+(the stream cannot be continued; the id is empty, so a browser reconnects without one). The service drops a client that reads nothing for the
+write timeout.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from app.settings.limit_settings import PushSettings
 
 EVENT_STREAM = "text/event-stream"
 RETRY_MS = 1_000
-"""What a client waits before it comes back."""
+"""Delay before a client reconnects."""
 
 EVENTS_AT_ONCE = 500
 _AWAY = (*AWAY, sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
@@ -41,17 +41,17 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Follower(Protocol):
-    """One client's way through something that goes on."""
+    """The position of one client in a log without end."""
 
     @property
     def id(self) -> str:
-        """The cursor behind what ``next`` returned."""
+        """The cursor behind the events that ``next`` returned."""
 
     async def next(self, limit: int) -> list[PushEvent]:
-        """Return what there is, nothing where there is nothing new; raise ``Gone`` where it cannot go on."""
+        """Return the next events, none if there is nothing new; raise ``Gone`` if it cannot continue."""
 
     async def wait(self, seconds: float) -> None:
-        """Wait until there may be something, at most so long."""
+        """Wait until there may be something new, at most this long."""
 
 
 Opening = Callable[[], AbstractAsyncContextManager[Follower]]
@@ -67,10 +67,10 @@ class Frame:
 
 
 def wants_events(request: Request) -> bool:
-    """Whether the client asks for an event stream rather than for a JSON page.
+    """Return whether the client asks for an event stream rather than for a JSON page.
 
     Raises:
-        NotAcceptable: it takes neither.
+        NotAcceptable: the client accepts neither.
     """
     accepted = request.headers.get("accept", "*/*")
     types = {part.split(";")[0].strip().lower() for part in accepted.split(",")}
@@ -95,7 +95,7 @@ def refuse_of_pages(request: Request, *names: str) -> None:
 
 def events_documented(example: str) -> dict[str, Any]:
     """Document the event stream beside the JSON form."""
-    description = "Server-sent events; `Last-Event-ID` resumes. `reconnect`: come back with it. `reset`: start from scratch."
+    description = "Server-sent events; `Last-Event-ID` resumes. `reconnect`: reconnect with it. `reset`: start from scratch."
     return {EVENT_STREAM: {"schema": {"type": "string", "description": description}, "example": example}}
 
 
@@ -103,9 +103,9 @@ def event_stream(request: Request, services: Services, opening: Opening) -> Even
     """Answer with an event stream.
 
     Args:
-        request: whose API key is looked at as long as the stream lasts.
+        request: its API key is checked again as long as the stream lasts.
         services: of this application.
-        opening: makes the follower; entered when the stream begins, left when it ends, however it ends.
+        opening: makes the follower; entered when the stream begins, left when the stream ends for any reason.
 
     Raises:
         TooManyRequests: ``too_many_streams``.
@@ -121,7 +121,7 @@ def event_stream(request: Request, services: Services, opening: Opening) -> Even
 
 
 class _PushResponse(EventSourceResponse):
-    """Writes frames with a deadline for each, and says goodbye to who is too slow for it."""
+    """Writes frames with a deadline for each, and closes with a last event if the client is too slow."""
 
     def __init__(self, services: Services, frames: AsyncGenerator[Frame]) -> None:
         super().__init__((), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
@@ -131,29 +131,29 @@ class _PushResponse(EventSourceResponse):
     async def stream_response(self, send: Send) -> None:
         """See ``StreamingResponse``."""
         push = self._services.settings.push
-        told = ""
+        cursor = ""
         async with aclosing(self._frames) as frames:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             try:
                 async for frame in frames:
                     async with asyncio.timeout(push.write_timeout_s):
                         await send(_body(frame.data))
-                    told = frame.id
+                    cursor = frame.id
             except TimeoutError:
-                await self._dismiss(send, told, push)
+                await self._close_slow_consumer(send, cursor, push)
                 return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _dismiss(self, send: Send, told: str, push: PushSettings) -> None:
-        """Close on a client that is too slow: it is told so if it wakes up in time, and has its cursor from its last event anyway."""
+    async def _close_slow_consumer(self, send: Send, cursor: str, push: PushSettings) -> None:
+        """Close on a slow client. It reads the last event if it wakes up in time; it has its cursor from an earlier event anyway."""
         self._services.metrics.push_closed.labels("slow_consumer").inc()
-        log.info("slow_consumer_closed", cursor=told)
+        log.info("slow_consumer_closed", cursor=cursor)
         try:
             async with asyncio.timeout(push.write_timeout_s):
-                await send(_body(goodbye("slow_consumer", told)))
+                await send(_body(goodbye("slow_consumer", cursor)))
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
-            log.info("slow_consumer_cut", cursor=told)
+            log.info("slow_consumer_cut", cursor=cursor)
 
 
 def _body(data: bytes) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _body(data: bytes) -> dict[str, Any]:
 
 
 def goodbye(ending: Ending, cursor: str) -> bytes:
-    """Return the event that ends a stream which can be gone on with."""
+    """Return the last event of a stream that can be continued."""
     return _event("reconnect", json.dumps({"reason": ending, "cursor": cursor}), cursor)
 
 
@@ -170,14 +170,14 @@ def _event(kind: str, data: str, event_id: str) -> bytes:
 
 
 def _written(events: Sequence[PushEvent]) -> bytes:
-    """Write events whose bodies are one line, as ``_event`` does it."""
+    """Write events whose bodies are one line, in the same form as ``_event``."""
     return "".join([f"event: {each.kind}\ndata: {each.json}\nid: {each.id}\n\n" for each in events]).encode()
 
 
 async def _frames(services: Services, opening: Opening, recheck: Recheck) -> AsyncGenerator[Frame]:
-    """Yield a stream from its first frame to the one that says why it ends."""
+    """Yield the frames of a stream, up to the one that says why it ends."""
     follower: Follower | None = None
-    ending: Ending | Literal["reset"] | None = None  # None: the client left
+    ending: Ending | Literal["reset"] | None = None  # None: the client disconnected
     with services.of(Tails).counted(), services.metrics.push_streams.track_inprogress():
         try:
             async with opening() as follower, aclosing(_followed(services, follower, recheck)) as frames:
@@ -204,25 +204,25 @@ async def _frames(services: Services, opening: Opening, recheck: Recheck) -> Asy
 
 
 async def _followed(services: Services, follower: Follower, recheck: Recheck) -> AsyncGenerator[Frame]:
-    """Yield what a follower finds, and signs of life between, until the stream is too old or the service stops."""
+    """Yield a follower's events, and keep-alive frames between them, until the stream is too old or the service stops."""
     push = services.settings.push
     now = time.monotonic()
     ends_at, quiet_until = now + push.close_after_s, now + push.heartbeat_s
-    told = follower.id
-    yield Frame(told, f"retry: {RETRY_MS}\n".encode() + _event("position", "{}", told))
+    sent_id = follower.id
+    yield Frame(sent_id, f"retry: {RETRY_MS}\n".encode() + _event("position", "{}", sent_id))
     while not services.of(Tails).is_closing and (now := time.monotonic()) < ends_at:
         await recheck()
         events = await follower.next(EVENTS_AT_ONCE)
         if events:
-            told = events[-1].id
-            yield Frame(told, _written(events))
+            sent_id = events[-1].id
+            yield Frame(sent_id, _written(events))
         elif now < quiet_until:
             await follower.wait(min(quiet_until, ends_at) - now)
             continue
-        elif told != follower.id:
-            # Others' records in a shared feed were passed over: a cursor that stays behind would expire for nothing.
-            told = follower.id
-            yield Frame(told, _event("position", "{}", told))
+        elif sent_id != follower.id:
+            # The follower passed records of other relations in a shared feed. A cursor that stays behind would expire without need.
+            sent_id = follower.id
+            yield Frame(sent_id, _event("position", "{}", sent_id))
         else:
-            yield Frame(told, KEEPALIVE_COMMENT)
+            yield Frame(sent_id, KEEPALIVE_COMMENT)
         quiet_until = now + push.heartbeat_s

@@ -1,4 +1,4 @@
-"""What an event stream sends: one event."""
+"""One event of an event stream."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ EventKind = Literal["snapshot", "change", "snapshot_end", "event"]
 
 
 class PushEvent(NamedTuple):
-    """What a follower gets.
+    """One event, as a follower returns it.
 
     Attributes:
-        id: the cursor behind it.
-        json: its body.
+        id: the cursor behind the event.
+        json: the body.
     """
 
     kind: EventKind

@@ -77,35 +77,35 @@ def _ok(page: object) -> dict[str, object]:
 
 
 class FollowParameters(BaseModel):
-    """What a page or a stream of a table's changes takes."""
+    """Parameters of a page or an event stream of a table's changes."""
 
     model_config = ConfigDict(frozen=True)
 
     from_: Start | None = Field(
         None,
         alias="from",
-        description="Where to begin without a cursor. `snapshot`: the rows of now, then changes. `earliest` (default): what the log still "
-        "holds. `latest`: what comes.",
+        description="Where to begin without a cursor. `snapshot`: the current rows, then changes. `earliest` (default): the oldest change "
+        "in the log. `latest`: only new changes.",
     )
     cursor: str | None = Field(
         None,
         max_length=MAX_CURSOR_CHARS,
-        description="`next` of a page, or the id of an event: go on behind it. Not with `from`.",
+        description="`next` of a page, or the id of an event: continue behind it. Not with `from`.",
     )
     bigints: Literal["number", "string"] = Field(
         "number", description="How bigint and decimal values are written: many clients lose digits of numbers beyond 2^53."
     )
-    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="How many at most in a page; fewer where they are large.")
+    limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description="Changes in a page, at most; fewer if they are large.")
     wait: float = Field(0.0, ge=0, le=MAX_WAIT_SECONDS, description="Pages only: seconds to wait for the first change.")
 
 
 class FollowStreamParameters(FollowParameters):
-    """The same of a stream, which has no rows to begin with."""
+    """The same parameters for a stream. A stream has no rows to begin with."""
 
     from_: Literal["earliest", "latest"] | None = Field(
         None,
         alias="from",
-        description="Where to begin without a cursor. `earliest` (default): what the log still holds. `latest`: what comes.",
+        description="Where to begin without a cursor. `earliest` (default): the oldest record in the log. `latest`: only new records.",
     )
 
 
@@ -114,7 +114,7 @@ LastEventId = Annotated[
     Header(
         alias="Last-Event-ID",
         max_length=MAX_CURSOR_CHARS,
-        description="Id of the last event, as a client sends it that comes back; goes before `cursor` and `from`.",
+        description="Id of the last event; clients send it when they reconnect. It overrides `cursor` and `from`.",
     ),
 ]
 
@@ -129,14 +129,14 @@ async def get_table_changes(
     asked: Annotated[FollowParameters, Query()],
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Every change of a table, each exactly once, from a snapshot, from the oldest kept one, or behind a cursor.
+    """Every change of a table, each exactly once, from a snapshot, from the oldest change in the log, or behind a cursor.
 
-    Fold them by key: an `upsert` sets the row, a `delete` removes it. In a versioned table a change of an older time than the one held
-    does not change the row of now. Windows that leave after their retention leave without a change. A snapshot can be left at any event
-    and gone on with later; changes of rows that were given already come in between.
+    Fold changes by key: an `upsert` sets the row, a `delete` removes it. In a versioned table, ignore a change whose time is older than the
+    row's time. Windows that end by retention have no change for it. A client may leave a snapshot at any event and continue it later.
+    During a snapshot, changes of rows that the client already has come between the rows.
     """
-    wanted = await _follow_request(services, "table", name, asked)
-    return await _answer(request, services, wanted, last_event_id)
+    requested = await _follow_request(services, "table", name, asked)
+    return await _answer(request, services, requested, last_event_id)
 
 
 @streams.get(
@@ -151,16 +151,16 @@ async def get_stream_changes(
 ) -> Response:
     """Every record of a stream, each exactly once: in offset order within a partition, in no order across partitions.
 
-    Of a stream to which queries append (`into.append_to`) the records of these parts as well, each part in the order of its numbers; `part`
-    names it. One that comes later is followed from its beginning, behind any cursor.
+    If queries append to the stream (`into.append_to`), their records are included: each query's part in the order of its numbers; `part`
+    has its name. A part that is added later is followed from its beginning, behind any cursor.
     """
-    wanted = await _follow_request(services, "stream", name, asked)
-    return await _answer(request, services, wanted, last_event_id)
+    requested = await _follow_request(services, "stream", name, asked)
+    return await _answer(request, services, requested, last_event_id)
 
 
 @dataclass(frozen=True, slots=True)
 class _FollowRequest:
-    """What a request follows, and how."""
+    """The source and the parameters of a request."""
 
     source: ChangeSource
     asked: FollowParameters
@@ -168,20 +168,20 @@ class _FollowRequest:
 
 async def _follow_request(services: Services, kind: Kind, name: str, asked: FollowParameters) -> _FollowRequest:
     if asked.cursor is not None and asked.from_ is not None:
-        detail = "`cursor` says where to go on, `from` where to begin: give one of them"
+        detail = "`cursor` says where to continue, `from` where to begin: send one of them"
         raise BadRequest("bad_parameter", detail, [Fault("?from", "bad_parameter", detail)])
     followed = await services.of(Followables).find(kind, name)
     return _FollowRequest(ChangeSource(followed, asked.bigints == "string"), asked)
 
 
-async def _answer(request: Request, services: Services, wanted: _FollowRequest, last_event_id: str | None) -> Response:
-    source, asked = wanted.source, wanted.asked
+async def _answer(request: Request, services: Services, requested: _FollowRequest, last_event_id: str | None) -> Response:
+    source, asked = requested.source, requested.asked
     is_stream = wants_events(request)
     if is_stream:
         refuse_of_pages(request, "limit", "wait")
-    # An empty id is what a client has after a reset: none.
-    given = last_event_id or asked.cursor
-    start = asked.from_ or "earliest" if given is None else read_cursor(source.followed, given)
+    # After a reset, a client sends an empty id: it has no cursor.
+    cursor = last_event_id or asked.cursor
+    start = asked.from_ or "earliest" if cursor is None else read_cursor(source.followed, cursor)
     if not is_stream:
         return await _page(services, source, start, asked)
 

@@ -1,6 +1,6 @@
-"""Rows of a table page by page in key order, for a follower's snapshot, read in one transaction with the log's position.
+"""Rows of a table, page by page in key order, for a follower's snapshot; read in one transaction with the log's position.
 
-Postgres's own order of keys is the only one there is here: which keys lie behind a row is asked of the database, not decided in Python.
+The order of keys is Postgres's order alone. The database, not Python, decides which keys come behind a row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.postgres.column_names import bound_column, bound_columns
 Connection = psycopg.AsyncConnection[Any]
 
 KEYLESS = ("",)
-"""The key of the one row of a table without key columns; an empty one stands before the first row."""
+"""The key of the only row of a table without key columns. An empty key is the position before the first row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class SnapshotRow:
     """A row, and the texts of its key.
 
     Attributes:
-        json: what the client gets; of a versioned table also the last tombstone of a key that is deleted.
+        json: as sent to the client; a versioned table also sends the last tombstone of a deleted key.
     """
 
     key: tuple[str, ...]
@@ -42,10 +42,10 @@ class SnapshotRow:
 
 
 async def hold(connection: Connection, output: Output) -> None:
-    """Keep the table from being dropped until the transaction ends. Comes first, before the transaction's snapshot is taken.
+    """Lock the table until the transaction ends, so that nobody drops it. Call it before the transaction takes its snapshot.
 
     Raises:
-        psycopg.errors.UndefinedTable: it is dropped already.
+        psycopg.errors.UndefinedTable: the table is dropped already.
     """
     await connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(_table(output)))
 
@@ -53,7 +53,7 @@ async def hold(connection: Connection, output: Output) -> None:
 async def read_rows(
     connection: Connection, followed: Followed, output: Output, cursor: ChangeCursor, most: Most, *, has_text_numbers: bool
 ) -> tuple[list[SnapshotRow], bool]:
-    """Return the rows behind the cursor's key, in key order, and whether they are the last ones.
+    """Return the rows behind the cursor's key, in key order, and whether they are the last rows.
 
     Raises:
         psycopg.DataError: a text of the cursor's key is not of its column's type.
@@ -83,26 +83,26 @@ async def read_rows(
         bytes=sql.SQL(row_bytes(followed.columns)),
         room=sql.Placeholder(),
     )
-    found = await (await connection.execute(statement, [*after, limit, most.bytes])).fetchall()
+    rows_read = await (await connection.execute(statement, [*after, limit, most.bytes])).fetchall()
     frame = pl.DataFrame(
-        [[_restated(value, kind) for value, kind in zip(row, followed.columns.types, strict=False)] for row in found],
+        [[_restated(value, kind) for value, kind in zip(row, followed.columns.types, strict=False)] for row in rows_read],
         schema=dict(followed.columns.polars()),
         orient="row",
     )
     keys, rows = encode_keyed(frame, followed.columns, followed.key, has_text_numbers=has_text_numbers)
-    shown = [
+    snapshot_rows = [
         SnapshotRow(
             tuple(texts) or KEYLESS,
             f'{{"op":"{"delete" if is_deleted else "upsert"}","partition":null,"offset":null,"event_time_ms":{time_ms},'
             f'"key":{key},"row":{"null" if is_deleted else values}}}',
         )
-        for (*_, time_ms, is_deleted, texts, _, _), key, values in zip(found, keys, rows, strict=True)
+        for (*_, time_ms, is_deleted, texts, _, _), key, values in zip(rows_read, keys, rows, strict=True)
     ]
-    return shown, len(found) < limit and (not found or found[-1][-1] < most.bytes)
+    return snapshot_rows, len(rows_read) < limit and (not rows_read or rows_read[-1][-1] < most.bytes)
 
 
 async def up_to(connection: Connection, followed: Followed, frame: pl.DataFrame, cursor: ChangeCursor) -> pl.DataFrame:
-    """Return the changes of keys that are not behind the cursor's."""
+    """Return the changes of keys up to the cursor's key."""
     if frame.is_empty() or not cursor.rows_after or followed.output is None:
         return frame.clear()
     if not followed.key:
@@ -113,8 +113,8 @@ async def up_to(connection: Connection, followed: Followed, frame: pl.DataFrame,
         arrays, bound_columns(names), bound_columns(names), _typed(followed.output)
     )
     values = [_bound_values(frame[name], followed.columns[name]) for name in followed.key]
-    found = await (await connection.execute(statement, [*values, *cursor.rows_after])).fetchall()
-    return frame[[int(number) - 1 for (number,) in found]] if found else frame.clear()
+    numbers = await (await connection.execute(statement, [*values, *cursor.rows_after])).fetchall()
+    return frame[[int(number) - 1 for (number,) in numbers]] if numbers else frame.clear()
 
 
 def _bound_values(values: pl.Series, declared: ColumnType) -> list[Any]:
@@ -130,7 +130,7 @@ def _typed(output: Output) -> sql.Composed:
 
 
 def _order(output: Output, *, is_versioned: bool) -> sql.Composable:
-    """By key; of a versioned table the latest version first, which is the one kept (V2)."""
+    """Return the order by key; a versioned table has its latest version first, which is the one to keep (V2)."""
     if not output.key:
         return sql.SQL("")
     time = sql.SQL(", {} DESC").format(sql.Identifier(RESULT_TIME)) if is_versioned else sql.SQL("")
@@ -138,7 +138,7 @@ def _order(output: Output, *, is_versioned: bool) -> sql.Composable:
 
 
 def _restated(value: Any, declared: ColumnType) -> Any:
-    """Return a value of the database as frames hold it; nested ones are kept as JSON (``engine.commit.views``)."""
+    """Return a database value in the form of frames; nested values are stored as JSON (``engine.commit.views``)."""
     if value is None or not declared.is_nested:
         return value
     return _nested(value, declared)
@@ -156,5 +156,5 @@ def _nested(value: Any, declared: ColumnType) -> Any:
         case ColumnType(kind="struct", fields=fields):
             return {name: _nested(value.get(name), field) for name, field in fields}
         case _:
-            leaf = LEAVES.get(declared.kind)
-            return value if leaf is None else leaf(str(value))
+            convert = LEAVES.get(declared.kind)
+            return value if convert is None else convert(str(value))

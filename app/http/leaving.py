@@ -1,4 +1,4 @@
-"""Clients that leave before they have their answer: the database ends what they asked for, so that it is there for others."""
+"""Clients that disconnect before their answer: their database statements are cancelled, which frees the connections for others."""
 
 from __future__ import annotations
 
@@ -21,58 +21,58 @@ from app.errors.app_errors import ClientGone
 P = ParamSpec("P")
 T = TypeVar("T")
 CANCEL_AGAIN_SECONDS = 0.2
-"""A statement may end just as it is cancelled, and the next one of the same request begin."""
+"""A statement may end just as it is cancelled, and the next one of the same request begin; so the cancel is repeated."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
-def ended_with_client(endpoint: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Cancel an endpoint when its client leaves: psycopg then cancels the statement that is under way.
+def cancel_on_client_disconnect(endpoint: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Cancel an endpoint when its client disconnects. psycopg then cancels the running statement.
 
     Args:
-        endpoint: with a parameter ``request``; its body, if it takes one, is read before.
+        endpoint: with a parameter ``request``; its body, if any, is already read.
     """
 
     @wraps(endpoint)
-    async def watched(*args: P.args, **kwargs: P.kwargs) -> T:
+    async def cancellable(*args: P.args, **kwargs: P.kwargs) -> T:
         request = cast("Request", kwargs["request"])
-        return await unless_left(request.receive, endpoint(*args, **kwargs))
+        return await until_client_disconnect(request.receive, endpoint(*args, **kwargs))
 
-    return watched
+    return cancellable
 
 
-async def unless_left(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """Return what ``work`` returns, or cancel it when the client leaves.
+async def until_client_disconnect(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of ``work``, or cancel it when the client disconnects.
 
     Args:
-        receive: of a request whose body nobody reads any more.
-        work: what is done for the client.
+        receive: of a request whose body is already read.
+        work: of the endpoint.
 
     Raises:
-        ClientGone: the client left first.
+        ClientGone: the client disconnected first.
     """
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_left(receive))
+    disconnecting = asyncio.ensure_future(_disconnected(receive))
     try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done() or not leaving.result():
+        await asyncio.wait({working, disconnecting}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done() or not disconnecting.result():
             return await working
         working.cancel()
         with suppress(asyncio.CancelledError):
             return await working
         raise ClientGone
     finally:
-        leaving.cancel()
+        disconnecting.cancel()
         working.cancel()
 
 
 @asynccontextmanager
-async def cancelled_when_left(request: Request, connection: sa.Connection) -> AsyncIterator[None]:
-    """For the length of the block, cancel what a worker thread asks of the database once the client has left.
+async def cancel_statements_on_client_disconnect(request: Request, connection: sa.Connection) -> AsyncIterator[None]:
+    """Cancel the statements of a worker thread when the client disconnects, for the length of the block.
 
     Args:
-        request: whose body nobody reads any more.
-        connection: in the thread's use.
+        request: its body is already read.
+        connection: that the thread uses.
     """
     driver = raw(connection)
     is_over = asyncio.Event()
@@ -87,10 +87,10 @@ async def cancelled_when_left(request: Request, connection: sa.Connection) -> As
                 async with asyncio.timeout(CANCEL_AGAIN_SECONDS):
                     await is_over.wait()
 
-    leaving = asyncio.ensure_future(_left(request.receive))
-    # Never broken off: a cancellation that arrives late would hit the connection's next user.
+    disconnecting = asyncio.ensure_future(_disconnected(request.receive))
+    # Await the cancellation: one that arrives late would hit the connection's next user.
     cancelling: list[asyncio.Future[None]] = []
-    leaving.add_done_callback(
+    disconnecting.add_done_callback(
         lambda done: cancelling.append(asyncio.ensure_future(cancel())) if not done.cancelled() and done.result() else None
     )
     try:
@@ -100,17 +100,17 @@ async def cancelled_when_left(request: Request, connection: sa.Connection) -> As
             raise ClientGone from error
         raise
     finally:
-        leaving.cancel()
+        disconnecting.cancel()
         is_over.set()
         for one in cancelling:
             await one
 
 
-async def _left(receive: Receive) -> bool:
-    """Return True once the client has left; False where that cannot be seen."""
+async def _disconnected(receive: Receive) -> bool:
+    """Return True when the client disconnects; False if that cannot be detected."""
     try:
         while (await receive())["type"] != "http.disconnect":
             pass
-    except HTTPException:  # a body that is too long, where nobody asked for one
+    except HTTPException:  # a body over the limit, for an endpoint that reads none
         return False
     return True

@@ -1,4 +1,4 @@
-"""What endpoints ask for by type: the services of this application, preconditions, refusal of unknown parameters."""
+"""Dependencies of endpoints: the services of the application, transactions, admission, refusal of unknown parameters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from app.db.admission import AdmissionLimits
 from app.db.database import Database
 from app.db.notifications import Notifications
 from app.errors.app_errors import BadRequest, Fault, Unavailable
-from app.http.leaving import cancelled_when_left
+from app.http.leaving import cancel_statements_on_client_disconnect
 from app.settings.settings import Settings
 from app.telemetry.setup import Metrics
 from engine.errors import DefinitionInvalid, Problem
@@ -38,7 +38,7 @@ MAX_LIMIT = 10_000
 MAX_NAME_LENGTH = 255
 MAX_KEY_LENGTH = 4_096
 OUTSIDE: Final = 8
-"""So many sources and targets are looked at outside of the database at once: a fifth of the threads that serve requests."""
+"""Limit of concurrent requests to sources and targets outside of the database: a fifth of the threads that serve requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Services:
     """Everything a request may use, built once by ``create_app``.
 
     Attributes:
-        planning: turns of checking definitions. It is Python's work alone, and more threads at it would only keep the others waiting.
-        outside: turns of asking other systems, each in a thread: those that are away leave threads and turns of planning to others.
-        features: what single features keep for the whole application, by class: ``app.main.main`` builds them, so that nothing here knows them.
+        planning: permits to check definitions. This is pure Python work, so more threads would only slow the others down.
+        outside: permits to ask other systems, each in a thread. Slow systems thus leave threads and planning permits to others.
+        features: objects of single features, by class, for the whole application; ``app.main.main`` builds them.
     """
 
     settings: Settings
@@ -61,12 +61,12 @@ class Services:
     features: Mapping[type, object]
 
     def of(self, kind: type[Feature]) -> Feature:
-        """Return the one object of this class that a feature has in this application."""
+        """Return the object of this class that a feature has in this application."""
         return cast("Feature", self.features[kind])
 
 
 async def services_of(request: Request) -> Services:
-    """Return the services of the application that serves ``request``. Asynchronous, or every call would cross into a thread."""
+    """Return the services of the application. Asynchronous, because FastAPI runs synchronous dependencies in a thread."""
     services: Services = request.app.state.services
     return services
 
@@ -80,7 +80,7 @@ async def _transaction(services: ServicesOf) -> AsyncIterator[sa.Connection]:
         yield connection
 
 
-# Scope "function": committed before the answer goes out, so that a client that reads its own write finds it.
+# Scope "function": committed before the answer is sent, so that a client can read its own write.
 Transaction = Annotated[sa.Connection, Depends(_transaction, scope="function")]
 
 
@@ -95,21 +95,21 @@ async def _long_inspection(request: Request, services: ServicesOf) -> AsyncItera
     async with (
         database.inspection_turns.taken(is_long=True),
         contextmanager_in_threadpool(database.inspection.begin()) as connection,
-        cancelled_when_left(request, connection),
+        cancel_statements_on_client_disconnect(request, connection),
     ):
         yield connection
 
 
 Inspection = Annotated[sa.Connection, Depends(_inspection, scope="function")]
-"""A transaction that only reads, and little."""
+"""A short read-only transaction."""
 
 LongInspection = Annotated[sa.Connection, Depends(_long_inspection, scope="function")]
-"""A transaction that only reads, and may take long; it ends when its client leaves. Stands behind a body among an endpoint's parameters."""
+"""A read-only transaction that may take long; it ends when its client disconnects. It must come after the body in an endpoint's parameters."""
 
 
 @asynccontextmanager
 async def planning_turn(services: Services) -> AsyncIterator[None]:
-    """Wait for a turn of checking definitions; inside, the deadline of CPU counts.
+    """Wait for a planning permit; inside the block, the CPU deadline applies.
 
     Raises:
         Unavailable: ``planning_busy``.
@@ -117,13 +117,13 @@ async def planning_turn(services: Services) -> AsyncIterator[None]:
     detail = "many definitions are being checked; try again in a moment (SLACKWATER_LIMITS__PLANNING)"
     limits = services.settings.limits
     busy = Unavailable("planning_busy", detail, headers={"Retry-After": "1"})
-    async with _turn(services.planning, limits.planning_wait_s, busy):
+    async with _permit(services.planning, limits.planning_wait_s, busy):
         with cpu_deadline(_Deadline(limits.planning_cpu_s)):
             yield
 
 
 async def planned(services: Services, work: Callable[[], Found]) -> Found:
-    """Do in a thread, in its turn, what takes as long as checking a definition: binding and compiling; others are served meanwhile.
+    """Run work in a thread under a planning permit, for example binding and compiling. Other requests run meanwhile.
 
     Raises:
         Unavailable: ``planning_busy``.
@@ -133,37 +133,37 @@ async def planned(services: Services, work: Callable[[], Found]) -> Found:
 
 
 async def looked_outside(services: Services, work: Callable[[], Found]) -> Found:
-    """Ask other systems in a thread, bounded in their number; nobody who asks nothing of them waits for it.
+    """Ask other systems in a thread, with a limit on their number, so that requests without such questions never wait for them.
 
     Raises:
         Unavailable: ``sources_busy``.
     """
-    detail = f"{OUTSIDE} sources are being looked at, and what they name answers slowly; try again in a moment"
+    detail = f"{OUTSIDE} sources are being read, and the systems behind them answer slowly; try again in a moment"
     busy = Unavailable("sources_busy", detail, headers={"Retry-After": "1"})
-    async with _turn(services.outside, services.settings.limits.planning_wait_s, busy):
+    async with _permit(services.outside, services.settings.limits.planning_wait_s, busy):
         return await to_thread.run_sync(work)
 
 
 @asynccontextmanager
-async def _turn(turns: asyncio.Semaphore, wait_s: float, busy: Unavailable) -> AsyncIterator[None]:
-    """Have one of a few turns for the length of the block.
+async def _permit(permits: asyncio.Semaphore, wait_s: float, busy: Unavailable) -> AsyncIterator[None]:
+    """Use one of a few permits for the length of the block.
 
     Raises:
-        Unavailable: ``busy``: others have all of them for too long.
+        Unavailable: ``busy``: no permit became free in time.
     """
     try:
         async with asyncio.timeout(wait_s):
-            await turns.acquire()
+            await permits.acquire()
     except TimeoutError as error:
         raise busy from error
     try:
         yield
     finally:
-        turns.release()
+        permits.release()
 
 
 class _Deadline:
-    """Ends the checking of a definition by the CPU that its thread has used; the machine may be busy with others."""
+    """Ends the check of a definition by the CPU time of its thread, because the machine may be busy with other work."""
 
     def __init__(self, most_s: float) -> None:
         self._most_s = most_s
@@ -177,7 +177,7 @@ class _Deadline:
             self.begin()
         elif time.thread_time() - self._began_s > self._most_s:
             bound = f"more than {self._most_s:g} s of CPU (SLACKWATER_LIMITS__PLANNING_CPU_S)"
-            detail = f"checking it took {bound}; compute parts of it in a query before"
+            detail = f"checking it took {bound}; compute parts of it in another query first"
             raise DefinitionInvalid([Problem("", "definition_too_expensive", detail)])
 
 
@@ -187,7 +187,7 @@ async def _planning(services: ServicesOf) -> AsyncIterator[None]:
 
 
 PlanningTurn = Annotated[None, Depends(_planning, scope="function")]
-"""Of routes that check definitions. As a parameter it stands behind the body, which may come slowly, and before the transaction."""
+"""For routes that check definitions. As a parameter, it must come after the body, which may arrive slowly, and before the transaction."""
 
 
 async def _admitted(services: ServicesOf) -> AsyncIterator[None]:
@@ -196,14 +196,14 @@ async def _admitted(services: ServicesOf) -> AsyncIterator[None]:
 
 
 PageRead: Dependency = Depends(_admitted, scope="function")
-"""Of routes that read pages: not more of them at once than the service is told."""
+"""For routes that read pages: limits how many of them run at once."""
 
 
 def known_parameters(prefixes: tuple[str, ...] = ()) -> Any:
-    """Refuse a query parameter that the endpoint does not know, or that comes twice: a misspelt filter must not answer everything.
+    """Refuse unknown and repeated query parameters: a misspelt filter must not return everything.
 
     Args:
-        prefixes: names that start with one of them are the endpoint's own business.
+        prefixes: the endpoint itself checks names that start with one of them.
     """
 
     async def check(request: Request) -> None:
@@ -296,7 +296,7 @@ def bad_parameter(name: str, detail: str) -> BadRequest:
 
 
 def is_name(text: str) -> bool:
-    """Whether a path's part could name something at all."""
+    """Return whether a part of a path can be a name at all."""
     return len(text) <= MAX_NAME_LENGTH and "\0" not in text
 
 
@@ -305,10 +305,10 @@ OnlyKnownParameters = known_parameters()
 Name = Annotated[
     str, Path(description="Name of the resource.", examples=["departures"], max_length=MAX_NAME_LENGTH, pattern=r"^[^\x00]+$")
 ]
-MOST_OF_PAGE = "How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`)."
+MOST_OF_PAGE = "Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`)."
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description=MOST_OF_PAGE)]
 
 
 def example(value: Any, summary: str) -> dict[str, Any]:
-    """Return one named example in OpenAPI's form."""
+    """Return one named example in the form of OpenAPI."""
     return {"summary": summary, "value": value}

@@ -1,4 +1,4 @@
-"""The id of a request: in its log lines, its answer and the audit log."""
+"""The id of a request, in its log lines, its answer and the audit log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from starlette.types import Scope
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
-"""Of the request that this task answers; None on the command line."""
+"""Id of the request that this task answers; None on the command line."""
 
 
 REQUEST_ID_HEADER = "X-Request-Id"

@@ -1,4 +1,4 @@
-"""Times and durations as people read them."""
+"""Times and durations in a form for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from engine.expressions.durations import format_duration
 
 
 def shown(ms: int | None) -> str:
-    """Return an event time as RFC 3339, milliseconds only where there are any."""
+    """Return an event time as RFC 3339, with milliseconds only if they are not 0."""
     if ms is None:
         return "nothing yet"
     if not 0 <= ms <= MAX_INSTANT_MS:
@@ -17,5 +17,5 @@ def shown(ms: int | None) -> str:
 
 
 def lasting(ms: int) -> str:
-    """Return a duration as definitions write it."""
+    """Return a duration in the form of definitions."""
     return format_duration(ms)

@@ -1,4 +1,4 @@
-"""Values as they stand in URLs: parsed into the Python type of their column, or refused with what would be right. Pure."""
+"""Values in URLs: parse them into the Python type of their column, or refuse them with the expected form. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_INSTANT_MS = 253_402_300_799_999
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMERIC_DIGITS, _NUMERIC_SCALE = 131_072, 16_383
-"""What Postgres's numeric holds before and behind the point."""
+"""Digits that Postgres's numeric has before and after the point."""
 
 _INTEGER_BITS = {"int": 31, "bigint": 63}
 
@@ -32,7 +32,7 @@ def parse_value(text: str, declared: ColumnType) -> object:
     """Parse one value.
 
     Raises:
-        ValueError: with a message that says what a value of this type looks like.
+        ValueError: with the form of a value of this type.
     """
     if declared.is_nested:
         return _json(text, declared)
@@ -43,10 +43,10 @@ def parse_value(text: str, declared: ColumnType) -> object:
 
 
 def parse_stored(text: str, declared: ColumnType) -> object:
-    """Parse a value as a column of the type holds it. A row can be compared with more: with ``parse_value``.
+    """Parse a value that a column of the type can store. ``parse_value`` also accepts values that can only be compared.
 
     Raises:
-        ValueError: as ``parse_value``; or the value has more digits than the type, or is an instant that UTC has no year for.
+        ValueError: as ``parse_value``; or the value has more digits than the type, or is an instant outside of the years of UTC.
     """
     if declared.is_nested:
         return _nested(text, declared).to_list()[0]
@@ -63,22 +63,22 @@ def parse_stored(text: str, declared: ColumnType) -> object:
 
 def _rescaled(value: Decimal, text: str, declared: ColumnType) -> Decimal:
     scale, precision = declared.scale or 0, declared.precision or 0
-    held = Decimal(0).scaleb(-scale)
+    rounded = Decimal(0).scaleb(-scale)
     if value:
-        # Looked at before anything is written out: an exponent is short, its digits are not.
+        # Test the size first: an exponent is short, but its digits are not.
         if value.adjusted() >= precision - scale:
             raise ValueError(f"{text[:40]!r} is not a {declared}: it has more digits before the point")
-        held = value.quantize(held, context=Context(prec=precision + 1))
-    if held != value:
+        rounded = value.quantize(rounded, context=Context(prec=precision + 1))
+    if rounded != value:
         raise ValueError(f"{text[:40]!r} is not a {declared}: it has more digits behind the point")
-    return held
+    return rounded
 
 
 def parse_instant_ms(text: str) -> int:
     """Parse a time parameter: RFC 3339 with a zone, or whole milliseconds since 1970.
 
     Raises:
-        ValueError: it is neither, or outside 1970 to 9999.
+        ValueError: the text is neither, or outside 1970 to 9999.
     """
     form = (
         "a time is RFC 3339 with a zone (2013-01-01T12:00:00Z) or milliseconds since 1970 (1357041600000), between 1970 and 9999"
@@ -100,12 +100,14 @@ def parse_instant_ms(text: str) -> int:
 
 
 def parse_position(text: str) -> dict[str, dict[str, int]]:
-    """Parse a position as answers carry it: a JSON object of feed to partition to next offset.
+    """Parse a position in the form of answers: a JSON object of feed to partition to next offset.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a position.
     """
-    form = 'a position is what an answer\'s `position` holds, such as {"log:departures":{"0":9000}}: feed, partition, next offset'
+    form = (
+        'a position is the value of an answer\'s `position`, such as {"log:departures":{"0":9000}}: feed, partition, next offset'
+    )
     try:
         position = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -121,7 +123,7 @@ def parse_position(text: str) -> dict[str, dict[str, int]]:
 
 
 def is_text(text: str) -> bool:
-    """Whether the database can hold a text: JSON also writes U+0000 and halves of surrogate pairs, which are none."""
+    """Return whether the database can store a text: not U+0000, and not a half of a surrogate pair, though JSON can write both."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -185,18 +187,18 @@ def _refuse() -> NoReturn:
 
 
 def _json(text: str, declared: ColumnType) -> str:
-    """Return a nested value as materialised tables hold it: as JSON."""
+    """Return a nested value as JSON, the form of materialised tables."""
     return str(json_texts(_nested(text, declared), declared).item())
 
 
 def _nested(text: str, declared: ColumnType) -> pl.Series:
-    form = f"{text[:40]!r} is not {declared}: write it in JSON, as records have it"
+    form = f"{text[:40]!r} is not {declared}: write it in JSON, as in records"
     try:
-        given = json.loads(text, parse_float=Decimal)
+        value = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
         raise ValueError(form) from error
-    values, bad = conform_values("value", [given], declared)
-    if bad is not None or given is None or scalar_faults(values, declared):
+    values, bad = conform_values("value", [value], declared)
+    if bad is not None or value is None or scalar_faults(values, declared):
         raise ValueError(form)
     return values
 

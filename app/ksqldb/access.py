@@ -1,4 +1,4 @@
-"""Who asks: ksqlDB's clients send basic authentication, the name of an API key and the key."""
+"""Authentication: ksqlDB's clients send basic authentication, with the name of an API key and the key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.http.guards.request_middleware import KEY_NAME
 
 
 def key_guard(door: Authenticator, *, is_required: bool) -> Callable[[Request], Awaitable[None]]:
-    """Return what every route depends on first: it recognises the key; what a statement needs is asked where it is carried out."""
+    """Return the first dependency of every route: it authenticates the key. The statement itself checks its role and scope."""
 
     async def check(request: Request) -> None:
         if is_required:

@@ -1,4 +1,4 @@
-"""Answers of ``/ksql``: one object for each statement, told apart by ``@type``."""
+"""Answers of ``/ksql``: one object for each statement; ``@type`` says which kind it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DONE: Final = {CreateRelation: "create", CreateAs: "create", InsertQuery: "crea
 
 
 def entities_of(outcome: Outcome, session: Session) -> list[Entity]:
-    """Return what an answer says of a statement; nothing of INSERT ... VALUES."""
+    """Return the entities of a statement's outcome; none for INSERT ... VALUES."""
     parsed = outcome.parsed
     match outcome:
         case Inserted():
@@ -80,11 +80,11 @@ def _listed(outcome: Listed, session: Session) -> Entity:
         case Show(what="types"):
             return {"@type": "type_list", "types": {name: type_object(kind) for name, kind in session.types.items()}}
         case Describe(what="relation"):
-            found = relation_of(tree, session)
-            return {"@type": "sourceDescription", "sourceDescription": _described(found, session)}
+            relation = relation_of(tree, session)
+            return {"@type": "sourceDescription", "sourceDescription": _described(relation, session)}
         case Describe(what="streams" | "tables" as what):
-            found_all = [_described(each, session) for each in _of_kind(session, what.removesuffix("s"))]
-            return {"@type": "source_descriptions", "sourceDescriptions": found_all}
+            descriptions = [_described(each, session) for each in _of_kind(session, what.removesuffix("s"))]
+            return {"@type": "source_descriptions", "sourceDescriptions": descriptions}
         case Describe(what="function"):
             return _function(rows)
     columns = [name for name, _ in outcome.listing.columns]
@@ -154,8 +154,8 @@ def _reads(session: Session, written: str, relation: SqlRelation) -> bool:
 
 
 def _function(rows: Iterable[Any]) -> Entity:
-    found = list(rows)
-    name, kind, *_ = found[0]
+    variants_of_function = list(rows)
+    name, kind, *_ = variants_of_function[0]
     variants = [
         {
             "argumentTypes": [arguments],
@@ -163,9 +163,9 @@ def _function(rows: Iterable[Any]) -> Entity:
             "returnType": result,
             "description": doc,
         }
-        for _, _, arguments, result, doc in found
+        for _, _, arguments, result, doc in variants_of_function
     ]
     return {
-        "@type": "describe_function", "name": name, "description": found[0][4], "author": "", "version": "", "path": "internal",
+        "@type": "describe_function", "name": name, "description": variants_of_function[0][4], "author": "", "version": "", "path": "internal",
         "functions": variants, "type": kind.upper(),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Errors as ksqlDB's protocol writes them."""
+"""Errors in the form of ksqlDB's protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CODES: Final = {401: 40100, 403: 40300, 404: NOT_FOUND, 429: 42900, 503: 50300}
 
 
 def error_body(error: AppError, statement: str | None = None) -> dict[str, Any]:
-    """Return the object for an error; of a statement it names the statement."""
+    """Return the object for an error; the error of a statement names the statement."""
     code = _CODES.get(error.status, BAD_STATEMENT if statement is not None else BAD_REQUEST)
     code = SERVER_ERROR if error.status == 500 else code
     marks = [fault.place.excerpt for fault in error.faults if fault.place is not None]
@@ -36,7 +36,7 @@ def error_body(error: AppError, statement: str | None = None) -> dict[str, Any]:
 
 
 def status_of(error: AppError) -> int:
-    """Return the HTTP status: this protocol has 400 for everything that is wrong with a statement."""
+    """Return the HTTP status: this protocol has 400 for every fault of a statement."""
     return error.status if error.status in _OWN_STATUSES or error.status >= 500 else 400
 
 
@@ -46,13 +46,13 @@ def error_response(error: AppError, statement: str | None = None) -> JSONRespons
 
 
 class Refused(Exception):
-    """A statement was refused: the answer names it, and what was carried out before it.
+    """A statement was refused. The answer names it, and the entities of earlier statements.
 
     Args:
         error: why.
         statement: its text.
-        entities: of the statements before it.
-        how_far: is added to the message.
+        entities: of earlier statements.
+        how_far: added to the message.
     """
 
     def __init__(self, error: AppError, statement: str, entities: Sequence[dict[str, Any]] = (), how_far: str = "") -> None:

@@ -1,4 +1,4 @@
-"""POST /inserts-stream: records, one a line behind a line that names the stream; each is acknowledged."""
+"""POST /inserts-stream: one record per line after a line that names the stream; each is acknowledged."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from engine.statements.context.scope import relation_of
 from engine.statements.inserts.inserting import check_writable
 
 MOST_RECORDS: Final = 20_000
-"""Of one body. Half a million lines that are no records take a minute, and their acknowledgements 76 MB."""
+"""Records in one body. Half a million invalid lines take a minute, and their acknowledgements 76 MB."""
 
 MOST_NESTED: Final = 32
-"""Types nest less deep; beyond a thousand Python's own bound ends the request."""
+"""Limit of nesting. Types nest less deep; beyond a thousand, Python's own limit would end the request."""
 
 router = APIRouter()
 
 
 @router.post("/inserts-stream")
 async def post_inserts(request: Request) -> Response:
-    """Insert records; what refuses one is told in its place, and the others go on. A relation that takes none refuses all."""
+    """Insert records. Each refused one has an error at its place, and the others are inserted. A read-only relation refuses all."""
     services: Services = request.app.state.services
     refuse_below(Role.WRITE, "inserting")
     target, lines = await asyncio.to_thread(_read, await body_of(request))
@@ -52,7 +52,7 @@ async def post_inserts(request: Request) -> Response:
 
 
 def _read(body: bytes) -> tuple[Identifier, list[bytes]]:
-    """Return what is inserted into, and the lines of the records.
+    """Return the target, and the lines of the records.
 
     Raises:
         BadRequest: the first line names no target, or there are too many lines.
@@ -89,13 +89,13 @@ def _record(line: bytes) -> dict[str, Any] | AppError:
 async def _inserted(runner: ScriptRunner, target: Identifier, number: int, record: dict[str, Any] | AppError) -> dict[str, Any]:
     try:
         if isinstance(record, AppError):
-            await asyncio.sleep(0)  # others have a turn
+            await asyncio.sleep(0)  # let other tasks run
             raise record
         names = tuple(Identifier(name.strip("`"), name.startswith("`")) for name in record)
         tree = InsertValues(target, names, (Row(tuple(literal(value) for value in record.values())),))
         await runner.run_one(_parsed(tree))
     except Forbidden:
-        raise  # it is about the stream, not about this record
+        raise  # this concerns the stream, not one record
     except AppError as error:
         return {"status": "error", "seq": number, **error_body(error)}
     return {"status": "ok", "seq": number}
@@ -110,7 +110,7 @@ def literal(value: Any, depth: int = 0) -> Node:
     """Return a JSON value as a literal of the language.
 
     Args:
-        value: as JSON's parser gives it.
+        value: from the JSON parser.
         depth: of the lists and objects around it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The application of the port that speaks ksqlDB's protocol, over HTTP/1.1 and HTTP/2 without TLS, in the service's own process."""
+"""The application of the port for ksqlDB's protocol, over HTTP/1.1 and HTTP/2 without TLS, in the service's own process."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def create_listener(services: Services, door: Authenticator, refusals: RefusalLo
     """Build the application of the listener.
 
     Args:
-        services: of the service in whose process it runs.
-        door: recognises keys.
-        refusals: where it is noted who was refused for want of a role or a scope.
-        tracing: where spans go.
+        services: of the service.
+        door: authenticates keys.
+        refusals: records requests refused for a missing role or scope.
+        tracing: for spans.
     """
-    own = key_guard(door, is_required=services.settings.is_key_required)
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(own)])
+    guard_of_keys = key_guard(door, is_required=services.settings.is_key_required)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(guard_of_keys)])
     app.state.services, app.state.queries, app.state.refusals = services, OpenQueries(), refusals
     guard(app, services.settings, services.metrics, tracing, lambda _request, error: error_response(error), port="ksqldb")
     for router in (service.router, statements.router, queries.router, inserts.router):
@@ -55,7 +55,7 @@ def create_listener(services: Services, door: Authenticator, refusals: RefusalLo
 
     @app.exception_handler(ClientDisconnect)
     async def _gone(_request: Request, _error: ClientDisconnect) -> JSONResponse:
-        # Nobody reads this answer; it is no fault of ours either.
+        # No client reads this answer; and it is not an error of the service.
         return error_response(BadRequest("malformed_body", "the connection ended before the body did"))
 
     @app.exception_handler(EngineError)

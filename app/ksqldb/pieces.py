@@ -1,6 +1,6 @@
-"""Lines as pieces of their own: some clients take every piece of an answer that arrives for one line, as ksqlDB's server sends them.
+"""Send lines as separate frames: some clients take every frame of an answer for one line, as ksqlDB's server sends them.
 
-HTTP/2 joins what is written without a pause into one frame. So few lines are written with pauses; many lines are written at once, for speed.
+HTTP/2 joins writes without a pause into one frame. So few lines are written with pauses; many lines are written at once, for speed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FEW_LINES: Final = 10
 
 
 async def in_pieces(lines: Sequence[bytes]) -> AsyncGenerator[bytes]:
-    """Yield lines one by one with a pause behind each, or all at once where they are many."""
+    """Yield lines one by one with a pause after each, or all at once if they are many."""
     if len(lines) > FEW_LINES:
         yield b"".join(lines)
         return

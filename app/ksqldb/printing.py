@@ -1,4 +1,4 @@
-"""PRINT: the records of a topic as lines of text, until a limit or until the client leaves."""
+"""PRINT: the records of a topic as lines of text, until a limit or until the client disconnects."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from engine.statements.context.session import SqlRelation
 
 MEDIA_TYPE: Final = "text/plain"
 NO_VALUE: Final = "<null>"
-"""As ksqlDB's command line shows a key or a value that is not there."""
+"""The form of a missing key or value in ksqlDB's command line."""
 
 QUIET_S: Final = 5.0
-"""After so long without a record the key of the client is looked at again."""
+"""Time without a record after which the client's key is checked again."""
 
 
 async def print_topic(
@@ -44,7 +44,7 @@ async def print_topic(
         runner: binds the statement.
         parsed: the statement.
         tree: the same, as a tree.
-        recheck: raises where the client's key counts no more.
+        recheck: raises if the client's key is not valid any more.
 
     Raises:
         AppError: there is no such topic, or there are too many streams.
@@ -64,7 +64,7 @@ async def print_topic(
 
 
 class _Chosen:
-    """Which records are shown: each n-th, up to a limit."""
+    """The records to show: each n-th, up to a limit."""
 
     def __init__(self, every: int, limit: int | None) -> None:
         self._every, self._limit, self._passed = every, limit, 0
@@ -115,8 +115,8 @@ def _shown(frame: pl.DataFrame, relation: SqlRelation) -> bytes:
     values, _ = encode_keyed(frame, value, value.names, has_text_numbers=False)
     rows = zip(frame["_ts"], frame["_op"], frame["_partition"], keys, values, strict=True)
     return "".join(
-        f"rowtime: {_time(ts)}, key: {_key(json.loads(own_key))}, value: {NO_VALUE if op else own}, partition: {partition}\n"
-        for ts, op, partition, own_key, own in rows
+        f"rowtime: {_time(ts)}, key: {_key(json.loads(key_text))}, value: {NO_VALUE if op else value_text}, partition: {partition}\n"
+        for ts, op, partition, key_text, value_text in rows
     ).encode()
 
 
@@ -125,7 +125,7 @@ def _time(ts_ms: int) -> str:
 
 
 def _key(values: dict[str, Any]) -> str:
-    """Return a single column's value by itself, several columns as an object."""
+    """Return a single column's value as it is, several columns as an object."""
     if len(values) > 1:
         return json.dumps(values, separators=(",", ":"), ensure_ascii=False)
     (value,) = values.values() if values else (None,)

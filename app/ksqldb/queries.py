@@ -1,4 +1,4 @@
-"""POST /query and /query-stream: SELECTs, pull and push, and PRINT; POST /close-query ends one."""
+"""POST /query and /query-stream: SELECTs, pull and push, and PRINT; POST /close-query ends a push query."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ V1: Final = "application/vnd.ksql.v1+json"
 DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 JSON: Final = "application/json"
 FRESH_WITHIN_S: Final = 10.0
-"""How long a pull query waits for what was appended before it came: ksqlDB's users expect to find what they wrote."""
+"""Time that a pull query waits for earlier appends: ksqlDB's users expect to find what they wrote."""
 
 Form = Literal["v1", "delimited", "array"]
 
 
 @dataclass(slots=True)
 class OpenQueries:
-    """Push queries under way, by their ids, so that another request can end one."""
+    """Running push queries by their ids, so that another request can end one."""
 
     ends: dict[str, asyncio.Event] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """What a SELECT gives, whichever kind it is.
+    """The result of a SELECT, pull or push.
 
     Attributes:
-        batches: rows and whether each is gone.
-        ending: said behind the last row; None: nothing.
+        batches: rows, and whether each is deleted.
+        ending: message after the last row; None: none.
     """
 
     id: str
@@ -69,13 +69,13 @@ class QueryResult:
 
 @router.post("/query")
 async def post_query(request: Request) -> Response:
-    """Answer a SELECT as an array of objects, one a line."""
+    """Answer a SELECT as an array of objects, one per line."""
     return await _answer(request, await statement_request(request, "ksql", "sql"), "v1")
 
 
 @router.post("/query-stream")
 async def post_query_stream(request: Request) -> Response:
-    """Answer a SELECT in the form that ``Accept`` asks for: lines of JSON unless it names another."""
+    """Answer a SELECT in the form that ``Accept`` asks for; lines of JSON by default."""
     accepted = request.headers.get("accept", "")
     form: Form = "v1" if V1 in accepted else "delimited" if DELIMITED in accepted or JSON not in accepted else "array"
     return await _answer(request, await statement_request(request, "sql", "ksql"), form)
@@ -85,33 +85,33 @@ async def post_query_stream(request: Request) -> Response:
 async def post_close_query(request: Request) -> Response:
     """End a push query."""
     value = parse_request(await body_of(request))
-    wanted = value.get("queryId") if isinstance(value, dict) else None
+    query_id = value.get("queryId") if isinstance(value, dict) else None
     queries: OpenQueries = request.app.state.queries
-    end = queries.ends.get(str(wanted))
+    end = queries.ends.get(str(query_id))
     if end is None:
-        detail = f"no query that sends rows has the id {wanted}"
+        detail = f"no query that sends rows has the id {query_id}"
         raise BadRequest("query_not_found", detail, [Fault("/queryId", "query_not_found", detail)])
     end.set()
     return Response(status_code=200)
 
 
-async def _answer(request: Request, asked: StatementRequest, form: Form) -> Response:
+async def _answer(request: Request, statement: StatementRequest, form: Form) -> Response:
     services: Services = request.app.state.services
-    runner = ScriptRunner(services, asked.words(), "ksqldb")
+    runner = ScriptRunner(services, statement.words(), "ksqldb")
     try:
-        parsed = await _read(runner, asked)
+        parsed = await _read(runner, statement)
         if isinstance(parsed.tree, Print):
             return await _printed(request, runner, parsed, parsed.tree, form)
-        found = await _run(services, runner, parsed, request.app.state.queries)
+        result = await _run(services, runner, parsed, request.app.state.queries)
     except AppError as error:
-        raise Refused(error, asked.text) from error
+        raise Refused(error, statement.text) from error
     media_type = {"v1": V1, "delimited": DELIMITED, "array": JSON}[form]
-    lines = _lines(found, form, recheck_of(request))
-    return ClosingResponse(lines, found.close, services.settings.push.write_timeout_s, media_type)
+    lines = _lines(result, form, recheck_of(request))
+    return ClosingResponse(lines, result.close, services.settings.push.write_timeout_s, media_type)
 
 
-async def _read(runner: ScriptRunner, asked: StatementRequest) -> Parsed:
-    statements = (await runner.read(asked.text)).statements
+async def _read(runner: ScriptRunner, statement: StatementRequest) -> Parsed:
+    statements = (await runner.read(statement.text)).statements
     if len(statements) != 1 or not isinstance(statements[0].tree, Select | Print):
         detail = "one SELECT or PRINT is expected here; other statements go to /ksql"
         raise BadRequest("not_a_query", detail, [Fault("", "not_a_query", detail)])
@@ -135,22 +135,22 @@ async def _run(services: Services, runner: ScriptRunner, parsed: Parsed, queries
     is_direct = push.query is None
     name = f"{'SCALABLE_PUSH_QUERY' if is_direct else 'transient'}_{uuid4().hex}"
     queries.ends[name] = end
-    told: list[str] = []
+    endings: list[str] = []
 
     async def close() -> None:
         queries.ends.pop(name, None)
         await opening.__aexit__(None, None, None)
 
-    return QueryResult(name, push.columns, (), _pushed(push, end, told), lambda: told[0] if told else None, close)
+    return QueryResult(name, push.columns, (), _pushed(push, end, endings), lambda: endings[0] if endings else None, close)
 
 
 async def _pulled(services: Services, runner: ScriptRunner, parsed: Parsed, select: Select) -> QueryResult:
-    read = await runner.inspected(parsed, lambda known: pull_of(select, known))
+    select_read = await runner.inspected(parsed, lambda known: pull_of(select, known))
     session = await runner.inspected(parsed, lambda known: known)
-    await wait_until_current(services, session, read.relation, FRESH_WITHIN_S)
-    rows = await pull(services, read)
+    await wait_until_current(services, session, select_read.relation, FRESH_WITHIN_S)
+    rows = await pull(services, select_read)
     shown = await asyncio.to_thread(rows_of, rows.frame, rows.columns)
-    ending = "Query Completed" if read.relation.kind == "stream" else None
+    ending = "Query Completed" if select_read.relation.kind == "stream" else None
 
     async def batches() -> AsyncIterator[list[tuple[list[Any], bool]]]:
         yield [(row, False) for row in shown]
@@ -158,11 +158,11 @@ async def _pulled(services: Services, runner: ScriptRunner, parsed: Parsed, sele
     async def close() -> None:
         return
 
-    is_keyed = read.relation.kind == "table"
+    is_keyed = select_read.relation.kind == "table"
     return QueryResult(f"query_{uuid4().hex}", rows.columns, rows.key if is_keyed else (), batches(), lambda: ending, close)
 
 
-async def _pushed(push: Push, end: asyncio.Event, told: list[str]) -> AsyncIterator[list[tuple[list[Any], bool]]]:
+async def _pushed(push: Push, end: asyncio.Event, endings: list[str]) -> AsyncIterator[list[tuple[list[Any], bool]]]:
     left = push.limit
     ended = asyncio.create_task(end.wait())
     try:
@@ -173,13 +173,13 @@ async def _pushed(push: Push, end: asyncio.Event, told: list[str]) -> AsyncItera
             shown = (await asyncio.to_thread(rows_of, batch.frame, push.columns))[:left]
             left = None if left is None else left - len(shown)
             yield list(zip(shown, batch.deleted, strict=False))
-        told.append("Limit Reached")
+        endings.append("Limit Reached")
     finally:
         ended.cancel()
 
 
 async def _next(push: Push, ended: asyncio.Task[Any]) -> PushedRows | None:
-    """Return the next rows; None where there are no more, or the query was closed."""
+    """Return the next rows; None if there are no more, or the query was closed."""
     coming = asyncio.ensure_future(anext(push.rows, None))
     try:
         await asyncio.wait((coming, ended), return_when=asyncio.FIRST_COMPLETED)
@@ -191,25 +191,25 @@ async def _next(push: Push, ended: asyncio.Task[Any]) -> PushedRows | None:
                 await coming
 
 
-async def _lines(found: QueryResult, form: Form, recheck: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes]:
+async def _lines(result: QueryResult, form: Form, recheck: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes]:
     try:
-        async for piece in in_pieces([_begin(found, form)]):
+        async for piece in in_pieces([_begin(result, form)]):
             yield piece
-        async for batch in found.batches:
+        async for batch in result.batches:
             await recheck()
             lines = [_row(row, form, is_gone=gone) for row, gone in batch]
             async for piece in in_pieces(lines if form == "delimited" else [b"".join(lines)]):
                 yield piece
-        yield _end(found.ending(), form)
+        yield _end(result.ending(), form)
     except AppError as error:
         yield _line(error_body(error), form)
 
 
-def _begin(found: QueryResult, form: Form) -> bytes:
+def _begin(result: QueryResult, form: Form) -> bytes:
     if form == "v1":
-        return b"[" + _text({"header": {"queryId": found.id, "schema": schema_text(found.columns, found.key)}})
-    types = [type_text(kind) for kind in found.columns.types]
-    header = {"queryId": found.id, "columnNames": list(found.columns.names), "columnTypes": types}
+        return b"[" + _text({"header": {"queryId": result.id, "schema": schema_text(result.columns, result.key)}})
+    types = [type_text(kind) for kind in result.columns.types]
+    header = {"queryId": result.id, "columnNames": list(result.columns.names), "columnTypes": types}
     return b"[" + _text(header) if form == "array" else _text(header) + b"\n"
 
 
@@ -243,7 +243,7 @@ def rows_of(frame: pl.DataFrame, columns: Schema) -> list[list[Any]]:
 
 
 def _value(value: Any, kind: ColumnType) -> Any:
-    """Return a timestamp as ksqlDB shows it: to the millisecond, without a zone; everything else is JSON already."""
+    """Return a timestamp in ksqlDB's form: to the millisecond, without a zone; other values are JSON already."""
     if kind.kind == "timestamp" and isinstance(value, str):
         whole, _, part = value.removesuffix("Z").partition(".")
         return f"{whole}.{part[:3]:0<3}"

@@ -1,4 +1,4 @@
-"""Bodies of requests. They are JSON; the types that clients write for it differ, and ksqlDB's own client writes none."""
+"""Bodies of requests. All are JSON; clients send different media types for it, and ksqlDB's own client sends none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KINDS = frozenset({JSON_TYPE, "application/vnd.ksqlapi.delimited.v1"})
 
 @dataclass(frozen=True, slots=True)
 class StatementRequest:
-    """What a request asks for.
+    """The statements of a request.
 
     Attributes:
         text: statements.
@@ -30,15 +30,15 @@ class StatementRequest:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def words(self) -> Words:
-        """Return them as a session's."""
+        """Return the settings and variables as those of a session."""
         return Words(dict(self.settings), dict(self.variables))
 
 
 async def body_of(request: Request) -> bytes:
-    """Read a body that says it is JSON, or that no browser sent; ``RequestMiddleware`` bounds it.
+    """Read a body that is declared as JSON, or that no browser sent; ``RequestMiddleware`` limits it.
 
     Raises:
-        UnsupportedMediaType: what a page of another site can send without being asked.
+        UnsupportedMediaType: a media type that a page of another site can send without a preflight.
     """
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     is_of_browser = "origin" in request.headers or "sec-fetch-site" in request.headers
@@ -51,11 +51,11 @@ async def body_of(request: Request) -> bytes:
 
 
 async def statement_request(request: Request, *names: str) -> StatementRequest:
-    """Read a request that holds statements.
+    """Read a request with statements.
 
     Args:
         request: its body is a JSON object.
-        names: what the member with the statements may be called.
+        names: possible names of the member with the statements.
     """
     value = parse_request(await body_of(request))
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What clients ask before anything else: who this is, and whether it is well."""
+"""Identity and health of the server: what clients ask first."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from app.http.parameters import Services
 router = APIRouter()
 
 SPOKEN_VERSION: Final = "7.9.0"
-"""The release of ksqlDB whose protocol this is; clients refuse to talk to one below 6.0."""
+"""The release of ksqlDB with this protocol; clients refuse a server below 6.0."""
 
 _ID: Final = "slackwater"
 
 
 @router.get("/")
 async def get_root() -> RedirectResponse:
-    """Lead to what this is."""
+    """Redirect to the information about the server."""
     return RedirectResponse("/info", 307)
 
 
 @router.get("/info")
 async def get_info(request: Request) -> dict[str, Any]:
-    """Say which protocol is spoken, and by whom."""
+    """Return the version of the protocol, and the server's own."""
     services: Services = request.app.state.services
     host = (request.url.hostname or "localhost") if ":" not in (request.url.hostname or "") else f"[{request.url.hostname}]"
-    own = {"version": __version__, "url": f"http://{host}:{services.settings.port}"}
+    server = {"version": __version__, "url": f"http://{host}:{services.settings.port}"}
     about = {"version": SPOKEN_VERSION, "kafkaClusterId": _ID, "ksqlServiceId": _ID, "serverStatus": "RUNNING"}
-    return {"KsqlServerInfo": {**about, "slackwater": own}}
+    return {"KsqlServerInfo": {**about, "slackwater": server}}
 
 
 @router.get("/healthcheck")
 async def get_health(request: Request) -> dict[str, Any]:
-    """Say whether the database answers."""
+    """Return whether the database answers."""
     services: Services = request.app.state.services
     is_well = True
     async with services.database.reads.connect() as connection:
@@ -47,7 +47,7 @@ async def get_health(request: Request) -> dict[str, Any]:
 
 @router.get("/clusterStatus")
 async def get_cluster(request: Request) -> dict[str, Any]:
-    """Name this one host."""
+    """Return this one host as the cluster."""
     host = request.headers.get("host", "localhost")
     alive = {"hostAlive": True, "lastStatusUpdateMs": 0, "hostStoreLags": {"stateStoreLags": {}, "updateTimeMs": 0}}
     return {"clusterStatus": {host: {**alive, "activeStandbyPerQuery": {}}}}
@@ -55,7 +55,7 @@ async def get_cluster(request: Request) -> dict[str, Any]:
 
 @router.get("/status")
 async def get_statuses() -> dict[str, Any]:
-    """Commands are carried out before they are answered, so none is under way."""
+    """Commands are executed before they are answered, so none is running."""
     return {"commandStatuses": {}}
 
 
@@ -67,17 +67,17 @@ async def get_status(kind: str, entity: str, action: str) -> dict[str, Any]:
 
 @router.get("/is_valid_property/{name}")
 async def get_is_valid_property(name: str) -> bool:
-    """Whether a property may be set: those of ksqlDB and of Kafka Streams are taken as hints."""
+    """Return whether a property may be set: those of ksqlDB and of Kafka Streams are accepted as hints."""
     return name.startswith(("ksql.", "auto.offset.reset", "sql.")) or "." in name
 
 
 @router.get("/v1/metadata")
 async def get_metadata() -> dict[str, Any]:
-    """Name the cluster."""
+    """Return the id of the cluster."""
     return {"id": "", "scope": {"path": [], "clusters": {"kafka-cluster": _ID, "ksql-cluster": _ID}}}
 
 
 @router.get("/v1/metadata/id")
 async def get_metadata_id() -> dict[str, Any]:
-    """Name the cluster."""
+    """Return the id of the cluster."""
     return {"id": _ID, "scope": {"path": [], "clusters": {}}}

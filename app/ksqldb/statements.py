@@ -1,4 +1,4 @@
-"""POST /ksql: statements that are no queries."""
+"""POST /ksql: statements other than queries."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ router = APIRouter()
 
 @router.post("/ksql")
 async def post_ksql(request: Request) -> JSONResponse:
-    """Carry statements out, in order; the first that is refused ends the request, and the answer has the entities of those before it."""
+    """Execute statements, in order. The first that is refused ends the request; the answer has the entities of earlier ones."""
     services: Services = request.app.state.services
-    asked = await statement_request(request, "ksql")
-    runner = ScriptRunner(services, asked.words(), "ksqldb")
+    body = await statement_request(request, "ksql")
+    runner = ScriptRunner(services, body.words(), "ksqldb")
     try:
-        script = await runner.read(asked.text)
+        script = await runner.read(body.text)
     except AppError as error:
-        raise Refused(error, asked.text) from error
+        raise Refused(error, body.text) from error
     entities: list[dict[str, Any]] = []
     progress = Progress(script.statements)
     for parsed in script.statements:
@@ -59,7 +59,7 @@ def _refusal(error: Exception, read_timeout_ms: int) -> AppError:
 
 
 def _how_far(progress: Progress) -> str:
-    """Say how far a script of several statements has come; nothing for a single statement."""
+    """Return the progress of a script of several statements; empty for a single statement."""
     return "" if len(progress.statements) == 1 else f"\n{progress.sentence()}"
 
 

@@ -1,4 +1,4 @@
-"""Types as ksqlDB's protocol writes them: as texts, and as objects."""
+"""Types in the form of ksqlDB's protocol: texts, and objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAMES: Final = {"int": "INTEGER"}
 
 
 def type_text(kind: ColumnType) -> str:
-    """Return a type as texts have it: ``DECIMAL(4, 2)``, ``STRUCT<`A` STRING>``."""
+    """Return a type as text: ``DECIMAL(4, 2)``, ``STRUCT<`A` STRING>``."""
     match kind:
         case ColumnType(kind="decimal", precision=precision, scale=scale):
             return f"DECIMAL({precision}, {scale})"
@@ -30,13 +30,13 @@ def quoted(name: str) -> str:
 
 
 def schema_text(columns: Schema, key: Iterable[str] = ()) -> str:
-    """Return columns as one text, those of the key marked with KEY behind their type."""
+    """Return columns as one text; those of the key have KEY after their type."""
     of_key = set(key)
     return ", ".join(f"{quoted(name)} {type_text(kind)}{' KEY' if name in of_key else ''}" for name, kind in columns.items())
 
 
 def type_object(kind: ColumnType) -> dict[str, Any]:
-    """Return a type as descriptions have it."""
+    """Return a type in the form of descriptions."""
     match kind:
         case ColumnType(kind="decimal", precision=precision, scale=scale):
             return _object("DECIMAL", parameters={"precision": precision, "scale": scale})
@@ -56,12 +56,12 @@ def _object(
     member: dict[str, Any] | None = None,
     parameters: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    own = {} if parameters is None else {"parameters": parameters}
-    return {"type": name, "fields": fields, "memberSchema": member, **own}
+    type_parameters = {} if parameters is None else {"parameters": parameters}
+    return {"type": name, "fields": fields, "memberSchema": member, **type_parameters}
 
 
 def field_objects(columns: Schema, key: Iterable[str]) -> list[dict[str, Any]]:
-    """Return columns as descriptions have them."""
+    """Return columns in the form of descriptions."""
     of_key = set(key)
     return [
         {"name": name, "schema": type_object(kind), **({"type": "KEY"} if name in of_key else {})}

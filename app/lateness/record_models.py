@@ -16,26 +16,26 @@ MAX_IDS = 10_000
 
 
 class LateRecord(Answer):
-    """A record that came too late, or met expired history."""
+    """A record that came too late, or whose table history had expired."""
 
-    id: int = Field(description="Rises with every late record; what a replay names.")
-    input: str = Field(description="The operator that judged it.", examples=["w"])
+    id: int = Field(description="Rises with every late record; replays use it.")
+    input: str = Field(description="The operator that found it late.", examples=["w"])
     reason: str = Field(description="Why it is here, as a code.", examples=["late_diverted"])
     event_time_ms: int = Field(description="Its event time, in milliseconds since 1970.")
     stream_time_ms: int | None = Field(description="Stream time when it came.")
-    offset: int | None = Field(description="Its offset, where it is a record of an input.")
+    offset: int | None = Field(description="Its offset, if it is a record of an input.")
     record: Any = Field(description="The record as the operator saw it, or an excerpt of it as text.")
-    at: datetime = Field(description="When it was kept.")
-    replayed_at: datetime | None = Field(description="When it was last handed to the query again; null: never.")
-    replay_id: UUID | None = Field(description="The last replay that it was in; null: none.")
+    at: datetime = Field(description="Time when it was stored.")
+    replayed_at: datetime | None = Field(description="Time of its last replay; null: never.")
+    replay_id: UUID | None = Field(description="Its last replay; null: none.")
 
 
 class LateRecordPage(Answer):
-    """Late records, and how many there were."""
+    """Late records, and their counts."""
 
-    items: list[LateRecord] = Field(description="Kept late records, in the order asked for.")
+    items: list[LateRecord] = Field(description="Stored late records, in the requested order.")
     next: str | None = Field(description="Cursor of the next page; null on the last.")
-    counters: list[Counter] = Field(description="Everything that was counted for the query, by input and reason; kept or not.")
+    counters: list[Counter] = Field(description="All counts of the query, by input and reason, of stored and other records.")
 
 
 def _instant(value: str | int | None) -> str | int | None:
@@ -48,16 +48,14 @@ Instant = Annotated[str | int | None, AfterValidator(_instant)]
 
 
 class LateRecordFilter(FewFields):
-    """Which late records: those that fit every part that is given; without a part all."""
+    """A filter of late records: they match every field that is set; without a field all match."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     reason: str | None = Field(
         default=None, max_length=100, pattern="^[a-z_]+$", description="Only of this reason.", examples=["late_diverted"]
     )
-    input: str | None = Field(
-        default=None, max_length=255, pattern=r"^[^\x00]+$", description="Only those that this operator judged."
-    )
+    input: str | None = Field(default=None, max_length=255, pattern=r"^[^\x00]+$", description="Only records of this operator.")
     from_: Instant = Field(default=None, alias="from", description="First event time.", examples=["2013-01-01T00:00:00Z"])
     to: Instant = Field(default=None, description="Up to, not including, this event time.")
     key: dict[str, str | int | float | bool] = Field(
@@ -69,15 +67,15 @@ LateRecordId = Annotated[int, Field(gt=0, lt=2**63)]
 
 
 class ReplayBody(FewFields):
-    """Which late records go through the query again: by id, or all that a filter finds. The filter `{}` finds all."""
+    """The late records to replay: by id, or by a filter. The filter `{}` matches all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     ids: list[LateRecordId] | None = Field(
         default=None, min_length=1, max_length=MAX_IDS, description="Ids of `…/late-records`.", examples=[[12, 13]]
     )
-    filter: LateRecordFilter | None = Field(default=None, description="Instead of `ids`: which late records. `{}`: all.")
-    again: bool = Field(default=False, description="Also those that were replayed before.")
+    filter: LateRecordFilter | None = Field(default=None, description="Instead of `ids`: a filter. `{}`: all.")
+    again: bool = Field(default=False, description="Include records that were replayed before.")
 
     @model_validator(mode="after")
     def _names_one(self) -> ReplayBody:
@@ -87,7 +85,7 @@ class ReplayBody(FewFields):
                 'say which late records: `ids` ({"ids": [12, 13]}) or `filter` ({"filter": {"reason": "late_dropped"}}; all of them: '
                 '{"filter": {}})'
                 if is_neither
-                else "give `ids` or `filter`, not both"
+                else "send `ids` or `filter`, not both"
             )
         return self
 
@@ -97,21 +95,21 @@ class RefusedReplay(Answer):
 
     id: int = Field(description="Id of the late record.")
     code: Literal["replay_not_possible", "record_cut"] = Field(
-        description="Why it cannot, as a code; `GET /v1/errors/{code}` explains it."
+        description="Why it cannot be replayed, as a code; `GET /v1/errors/{code}` explains it."
     )
-    detail: str = Field(description="Why it cannot.")
+    detail: str = Field(description="Why it cannot be replayed.")
 
 
 class ReplayAnswer(Answer):
-    """A replay that was noted; the query's next batch brings it."""
+    """A replay that was accepted; the query's next batch includes it."""
 
-    replay_id: UUID | None = Field(description="Null where all had been replayed before.")
+    replay_id: UUID | None = Field(description="Null if all records were replayed before.")
     accepted: int = Field(description="Records that go through the query again.", examples=[2])
-    already_replayed: int = Field(description="Records that were left out because they were replayed before.")
+    already_replayed: int = Field(description="Records left out because they were replayed before.")
     refused_count: int = Field(description="Number of records that cannot be replayed.")
-    refused: list[RefusedReplay] = Field(description="Records that cannot be replayed, the first hundred of them.")
-    position: Position = Field(description="The query's position once they are in its result; good for `min_position`.")
-    more: bool = Field(description="More match the filter: repeat the request.")
+    refused: list[RefusedReplay] = Field(description="The first hundred records that cannot be replayed.")
+    position: Position = Field(description="The query's position when these records are in its result; usable as `min_position`.")
+    more: bool = Field(description="More records match the filter: repeat the request.")
 
 
 _RECORD: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""…/late-records: what came too late, and handing it to the query again."""
+"""…/late-records: records that came too late, and their replay through the query."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ from engine.plan.model import Plan
 
 KEY_PREFIX = "key."
 SHOWN_REFUSALS = 100
-# Keys that a join computes are kept with a late record: a replay needs them. No user has named them.
+# Keys that a join computes are stored with a late record, because a replay needs them. They are not columns of a user.
 _PLANS_OWN = re.compile(r"\.\$(on|key)\d+$")
 router = APIRouter(prefix="/v1/queries", tags=["queries"])
 
-Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only those of this reason.")]
+Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only records with this reason.")]
 InputOf = Annotated[
-    str | None, Query(alias="input", max_length=255, pattern=r"^[^\x00]+$", description="Only those that this operator judged.")
+    str | None, Query(alias="input", max_length=255, pattern=r"^[^\x00]+$", description="Only records of this operator.")
 ]
 FromTime = Annotated[
     str | None, Query(alias="from", max_length=64, description="First event time: RFC 3339, or milliseconds since 1970.")
@@ -68,7 +68,7 @@ Order = Annotated[Literal["desc", "asc"], Query(description="Newest first, or ol
     "/{name}/late-records",
     summary="List late records",
     response_model=LateRecordPage,
-    responses={200: answered(LATE_RECORDS, "Kept late records, and the counts of all."), **problems(400, 404)},
+    responses={200: answered(LATE_RECORDS, "Stored late records, and the counts of all."), **problems(400, 404)},
     dependencies=[known_parameters((KEY_PREFIX,))],
 )
 def get_late_records(
@@ -84,28 +84,28 @@ def get_late_records(
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> LateRecordPage:
-    """Records that came too late or met expired history, as far as the definition keeps them (`late_records`).
+    """Records that came too late or whose table history had expired, if the definition stores them (`late_records`).
 
     Filter by `reason`, by `input`, by event time, and by columns of the record as `key.<column>=` (`key.origin=JFK`, or in full
-    `key.departures.origin=JFK`). `counters` counts all of this reason and input, also those that are only counted (`late: join`) or that
-    were dropped for want of room.
+    `key.departures.origin=JFK`). `counters` counts all records of this reason and input, also those that are only counted (`late: join`)
+    or were dropped because the store was full.
     """
-    found = get_planned(transaction, name)
-    given = [
+    query = get_planned(transaction, name)
+    key_parameters = [
         (key.removeprefix(KEY_PREFIX), value) for key, value in request.query_params.multi_items() if key.startswith(KEY_PREFIX)
     ]
-    wanted, faults = LateFilter(reason, judged_by), ParameterFaults()
+    conditions, faults = LateFilter(reason, judged_by), ParameterFaults()
     with faults.part():
-        wanted = replace(wanted, from_ms=_instant("from", from_time))
+        conditions = replace(conditions, from_ms=_instant("from", from_time))
     with faults.part():
-        wanted = replace(wanted, to_ms=_instant("to", to_time))
+        conditions = replace(conditions, to_ms=_instant("to", to_time))
     with faults.part():
-        wanted = replace(wanted, key=_key(found.plan, given, KEY_PREFIX))
+        conditions = replace(conditions, key=_key(query.plan, key_parameters, KEY_PREFIX))
     faults.raise_all()
     beyond = decode_cursor(cursor, [int])
     most = Most(limit + 1, services.settings.limits.page_bytes)
     numbered = PageOf(most, None if beyond is None else int(beyond[0]), is_ascending=order == "asc")
-    rows, following = page(late_records_of(transaction, found.row.id, wanted, numbered), limit, lambda row: [row.id])
+    rows, following = page(late_records_of(transaction, query.row.id, conditions, numbered), limit, lambda row: [row.id])
     items = [
         LateRecord(
             id=row.id, input=row.input, reason=row.reason, event_time_ms=row.event_time_ms, stream_time_ms=row.stream_time_ms,
@@ -115,7 +115,7 @@ def get_late_records(
     ]  # fmt: skip
     counts = [
         Counter(input=where, reason=why, count=number)
-        for where, why, number in counted_for(transaction, found.row.id)
+        for where, why, number in counted_for(transaction, query.row.id)
         if reason in (None, why) and judged_by in (None, where)
     ]
     return LateRecordPage(items=items, next=following, counters=counts)
@@ -127,39 +127,40 @@ def get_late_records(
     status_code=202,
     response_model=ReplayAnswer,
     responses={
-        202: answered(REPLAYED, "Noted; the query's next batch brings them."),
+        202: answered(REPLAYED, "Recorded; the query's next batch includes the records."),
         **problems(400, 404, 409, 413, 415, 422),
     },
     openapi_extra=request_body(
         "ReplayBody",
         body_examples(
-            ids=("Chosen ones", REPLAY_BY_ID),
-            filter=("Those of a key and a day", REPLAY_BY_FILTER),
-            all=("All that were not replayed before", {"filter": {}}),
+            ids=("Records by id", REPLAY_BY_ID),
+            filter=("Records of a key and a day", REPLAY_BY_FILTER),
+            all=("All records that were not replayed before", {"filter": {}}),
         ),
     ),
     dependencies=[known_parameters()],
 )
 def post_replay(name: Name, body: JsonBody, transaction: Transaction) -> ReplayAnswer:
-    """Hand late records to the query again: exactly once each, also across crashes, unless `again` is asked for.
+    """Send late records through the query again: exactly once each, also across crashes, unless `again` is set.
 
-    A replayed record is joined **now, as of its own event time**, by the definition in force when the query takes it: as the late policy
-    `join` would have done. It is not judged again, does not wait, and moves no clock of the join. What comes of it goes through the rest
-    of the query like any other row (a window behind the join that has closed refuses it, and it is late there) and is marked: the result's
-    records and changes have `"$replayed": true`; the late record has `replayed_at` and `replay_id`; `replayed` is counted.
+    A replayed record is joined **now, as of its own event time**, by the definition that the query runs then: as the late policy
+    `join` would have done. The join does not test its lateness, does not let it wait, and does not move its clock. Results go through the
+    rest of the query like any other row (a closed window behind the join refuses them, and they are late there). They are marked: the
+    result's records and changes have `"$replayed": true`; the late record has `replayed_at` and `replay_id`; `replayed` is counted.
 
-    The filter `{}` means all late records that were not replayed before. Ten thousand go at once: where `more` is true, repeat the request.
+    The filter `{}` matches all late records that were not replayed before. One request replays up to ten thousand: if `more` is true,
+    repeat the request.
 
-    It is for records that a join of a stream with a table dropped, diverted, or found without history (`late_dropped`, `late_diverted`,
-    `expired_dropped`, `expired_diverted`). Others are refused with `replay_not_possible`: what closed windows or a table's expired history
-    refused could only be taken in by changing what was told as final. A filter passes over them and says how many they are; where
-    nothing else is left, or one is named by its id, the answer is 409.
+    Only records that a join of a stream with a table dropped, diverted, or found without history can be replayed (`late_dropped`,
+    `late_diverted`, `expired_dropped`, `expired_diverted`). Others are refused with `replay_not_possible`: to accept records that a closed
+    window or a table's expired history refused would change results that were final. A filter skips them and counts them; if it matches
+    no other record, or one of them is named by its id, the answer is 409.
     """
-    wanted = validated(ReplayBody, body)
-    found = get_planned(transaction, name, is_locking=True)
-    chosen = LateFilter() if wanted.filter is None else _filter(found.plan, wanted.filter)
-    done = replay(transaction, found, chosen, wanted.ids, is_again=wanted.again)
-    _check(name, wanted, done)
+    request = validated(ReplayBody, body)
+    query = get_planned(transaction, name, is_locking=True)
+    chosen = LateFilter() if request.filter is None else _filter(query.plan, request.filter)
+    done = replay(transaction, query, chosen, request.ids, is_again=request.again)
+    _check(name, request, done)
     return ReplayAnswer(
         replay_id=done.id,
         accepted=len(done.accepted),
@@ -171,28 +172,30 @@ def post_replay(name: Name, body: JsonBody, transaction: Transaction) -> ReplayA
     )
 
 
-def _check(name: str, wanted: ReplayBody, done: Replay) -> None:
-    """Refuse what cannot be done as it was asked; the transaction is rolled back."""
+def _check(name: str, request: ReplayBody, done: Replay) -> None:
+    """Raise if the request cannot be done in full; the transaction is then rolled back."""
     if done.missing:
-        places = {number: place for place, number in enumerate(wanted.ids or ())}
+        places = {number: place for place, number in enumerate(request.ids or ())}
         faults = [
             Fault(f"/ids/{places[number]}", "late_record_not_found", f"there is no late record {number}")
             for number in done.missing
         ]
-        raise NotFound("late_record_not_found", f"query '{name}' keeps no late record {done.missing[0]}", faults[:SHOWN_REFUSALS])
-    if done.refused and (wanted.ids is not None or not done.accepted):
-        faults = [Fault(_pointer(wanted, number), why.code, why.detail) for number, why in done.refused[:SHOWN_REFUSALS]]
+        raise NotFound(
+            "late_record_not_found", f"query '{name}' stores no late record {done.missing[0]}", faults[:SHOWN_REFUSALS]
+        )
+    if done.refused and (request.ids is not None or not done.accepted):
+        faults = [Fault(_pointer(request, number), why.code, why.detail) for number, why in done.refused[:SHOWN_REFUSALS]]
         raise Conflict("replay_not_possible", f"{len(done.refused)} cannot be replayed: {done.refused[0][1].detail}", faults)
 
 
-def _pointer(wanted: ReplayBody, number: int) -> str:
-    return "/filter" if wanted.ids is None else f"/ids/{wanted.ids.index(number)}"
+def _pointer(request: ReplayBody, number: int) -> str:
+    return "/filter" if request.ids is None else f"/ids/{request.ids.index(number)}"
 
 
-def _filter(plan: Plan, wanted: LateRecordFilter) -> LateFilter:
-    first, end = (None if bound is None else parse_instant_ms(str(bound)) for bound in (wanted.from_, wanted.to))
-    given = [(name, json.dumps(value) if isinstance(value, bool) else str(value)) for name, value in wanted.key.items()]
-    return LateFilter(wanted.reason, wanted.input, first, end, _key(plan, given, "/filter/key/"))
+def _filter(plan: Plan, requested: LateRecordFilter) -> LateFilter:
+    first, end = (None if bound is None else parse_instant_ms(str(bound)) for bound in (requested.from_, requested.to))
+    values = [(name, json.dumps(value) if isinstance(value, bool) else str(value)) for name, value in requested.key.items()]
+    return LateFilter(requested.reason, requested.input, first, end, _key(plan, values, "/filter/key/"))
 
 
 def _key(plan: Plan, given: Iterable[tuple[str, str]], prefix: str) -> list[dict[str, str]]:
@@ -229,7 +232,7 @@ def _instant(parameter: str, text: str | None) -> int | None:
 
 
 def _parsed(record: str) -> Any:
-    """Return the record as JSON without the plan's own columns; an excerpt that was cut stays text."""
+    """Return the record as JSON without the plan's own columns; a truncated excerpt stays text."""
     try:
         read = json.loads(record)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Kept late records: whether one has certain values, and whether it can go through its query again. Pure."""
+"""Rules of stored late records: whether a record has certain values, and whether it can be replayed. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from engine.operators.tasks.replay import REPLAYABLE
 from engine.plan.model import Plan, RelationSchema
 
 _WHY_NOT = {
-    "window_closed": "its window is closed: what was told as final cannot change",
+    "window_closed": "its window is closed, and its result is final",
     "window_out_of_range": "its window would end later than the year 9999",
-    "join_window_closed": "the records that it could have met may be forgotten, or were shown without it",
-    "table_history_expired": "the table's history at its time is not kept any more",
+    "join_window_closed": "the records that could match it may be forgotten, or were shown without it",
+    "table_history_expired": "the table's history of its time is not stored any more",
 }
 
 _PER_MS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
@@ -27,7 +27,7 @@ LATE_REASONS: Final = frozenset(
         "table_history_expired",
     }
 )  # fmt: skip
-"""Counters of records that their operator's test found late (J3, V1, W1-W4), whatever became of them."""
+"""Counters of records that an operator found late (J3, V1, W1-W4), whatever became of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class Refusal:
 
 
 def refusal_of(reason: str, operator: str, record: str, plan: Plan) -> Refusal | None:
-    """Say why a late record cannot go through the query as it is defined now; None where it can.
+    """Return why a late record cannot go through the query's current definition; None if it can.
 
-    Only a join of a stream with a table takes records in again: it can still join them as of their own time.
+    Only a join of a stream with a table accepts records again: it can still join them as of their own time.
     """
     if reason not in REPLAYABLE:
         why = _WHY_NOT.get(reason, "only late records of a join of a stream with a table can be joined again")
@@ -61,20 +61,20 @@ def refusal_of(reason: str, operator: str, record: str, plan: Plan) -> Refusal |
 
 
 def matches(record: str, values: Mapping[str, object]) -> bool:
-    """Say whether a record's JSON has these values: at least one of them, and no other value for any.
+    """Return whether a record's JSON has these values: at least one of them, and no other value for any of them.
 
     Args:
-        record: a JSON object; one that was cut off has none.
-        values: qualified or plain column → value. A record names its columns either way.
+        record: a JSON object; a truncated one has no value.
+        values: qualified or plain column → value. A record may use either form.
     """
     parsed = _object(record) or {}
-    own = {name: parsed.get(name, parsed.get(name.rpartition(".")[2])) for name in values}
-    known = {name: value for name, value in own.items() if value is not None}
+    values_of_record = {name: parsed.get(name, parsed.get(name.rpartition(".")[2])) for name in values}
+    known = {name: value for name, value in values_of_record.items() if value is not None}
     return bool(known) and all(is_same(value, values[name]) for name, value in known.items())
 
 
 def has_all(record: str, values: Mapping[str, object]) -> bool:
-    """Say whether a record's JSON has every one of these values; a column that it leaves out is null. Nothing has no values at all."""
+    """Return whether a record's JSON has every one of these values; a missing column is null. Without values: False."""
     parsed = _object(record)
     if parsed is None or not values:
         return False
@@ -82,39 +82,39 @@ def has_all(record: str, values: Mapping[str, object]) -> bool:
 
 
 def names_in(record: str) -> frozenset[str]:
-    """Return the columns that a record's JSON has; of one that was cut off none is known."""
+    """Return the columns of a record's JSON; empty for a truncated one."""
     return frozenset(_object(record) or ())
 
 
 def event_time_of(record: str, relation: RelationSchema, arrived: datetime) -> int | None:
-    """Return the event time of a refused record in ms, None where what was kept of it does not tell.
+    """Return the event time of a rejected record in ms; None if its stored text does not show it.
 
     Args:
-        record: its JSON, perhaps cut off.
-        relation: which refused it.
-        arrived: when; the event time of a relation without a column for it, where the record brings none.
+        record: its JSON, perhaps truncated.
+        relation: the relation that rejected it.
+        arrived: time of arrival; the event time if the relation has no event-time column and the record no `$event_time_ms`.
     """
     parsed = _object(record)
     if parsed is None:
         return None
     if relation.event_time is None:
-        own = next((parsed[name] for name in ("$event_time_ms", "_ts") if isinstance(parsed.get(name), int)), None)
-        return round(arrived.timestamp() * 1000) if own is None else own
+        explicit_ms = next((parsed[name] for name in ("$event_time_ms", "_ts") if isinstance(parsed.get(name), int)), None)
+        return round(arrived.timestamp() * 1000) if explicit_ms is None else explicit_ms
     written = parsed.get(relation.event_time)
     if isinstance(written, int) and not isinstance(written, bool):
         return written * 1000 if relation.event_time_unit == "s" else written // _PER_MS[relation.event_time_unit]
     if not isinstance(written, str):
         return None
     try:
-        form = relation.event_time_format
-        moment = _instant(written) if form is None else _in_utc(datetime.strptime(written, form))  # noqa: DTZ007
+        pattern = relation.event_time_format
+        moment = _instant(written) if pattern is None else _in_utc(datetime.strptime(written, pattern))  # noqa: DTZ007
     except ValueError:
         return None
     return None if moment is None else round(moment.timestamp() * 1000)
 
 
 def _object(record: str) -> dict[str, Any] | None:
-    """Return the JSON object of a record; None where it was cut off, or is no object."""
+    """Return the JSON object of a record; None if it is truncated, or not an object."""
     try:
         parsed = json.loads(record)
     except ValueError:
@@ -123,7 +123,7 @@ def _object(record: str) -> dict[str, Any] | None:
 
 
 def is_same(written: object, value: object) -> bool:
-    """Say whether a JSON value stands for a column's value."""
+    """Return whether a JSON value equals a column's value."""
     if isinstance(value, bool) or isinstance(written, bool):
         return written is value
     if isinstance(value, int | float | Decimal):

@@ -1,4 +1,4 @@
-"""Kept late records: browsing them, and handing some to the query again."""
+"""Stored late records: read them, and replay some through the query."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from engine.operators.tasks.replay import OPERATOR, RECORD, STAGE
 from engine.plan.model import Plan
 from engine.sources.log.replay_reader import replay_feed
 
-# One replay is one transaction and one batch of the query: so many pass through it without being felt.
+# One replay is one transaction and one batch of the query. This number does not delay it noticeably.
 MAX_REPLAYED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class LateFilter:
-    """Which late records. None matches all.
+    """A filter of late records. None matches all.
 
     Attributes:
         from_ms: first event time.
-        to_ms: the first event time that is too late.
-        key: for each column asked for, the qualified columns it may be with the value of each.
+        to_ms: end of the range of event times, exclusive.
+        key: for each requested column, the qualified columns it may be, each with its token.
     """
 
     reason: str | None = None
@@ -45,24 +45,24 @@ class LateFilter:
     key: Sequence[Mapping[str, str]] = ()
 
     def conditions(self) -> list[sa.ColumnElement[bool]]:
-        """Return the conditions on rows of ``log.late_record``; the record is a JSON object, written without spaces."""
-        found: list[sa.ColumnElement[bool]] = []
+        """Return the conditions on rows of ``log.late_record``; the record is JSON without spaces."""
+        clauses: list[sa.ColumnElement[bool]] = []
         if self.reason is not None:
-            found.append(late_record.c.reason == self.reason)
+            clauses.append(late_record.c.reason == self.reason)
         if self.input is not None:
-            found.append(late_record.c.input == self.input)
+            clauses.append(late_record.c.input == self.input)
         if self.from_ms is not None:
-            found.append(late_record.c.event_time_ms >= self.from_ms)
+            clauses.append(late_record.c.event_time_ms >= self.from_ms)
         if self.to_ms is not None:
-            found.append(late_record.c.event_time_ms < self.to_ms)
+            clauses.append(late_record.c.event_time_ms < self.to_ms)
         for names in self.key:
             tokens = [token + end for token in names.values() for end in (",", "}")]
-            found.append(sa.or_(*(sa.func.strpos(late_record.c.record, token) > 0 for token in tokens)))
-        return found
+            clauses.append(sa.or_(*(sa.func.strpos(late_record.c.record, token) > 0 for token in tokens)))
+        return clauses
 
 
 def key_tokens(columns: Mapping[str, object], types: Schema) -> dict[str, str]:
-    """Return for each column how the engine writes it with this value inside a late record's JSON."""
+    """Return for each column the text of this value in a late record's JSON, as the engine writes it."""
     written = {}
     for name, value in columns.items():
         frame = pl.DataFrame({name: pl.Series([value], dtype=types[name].polars)})
@@ -84,7 +84,7 @@ class PageOf:
 
 
 def late_records_of(connection: sa.Connection, query_id: UUID, wanted: LateFilter, page: PageOf) -> Sequence[sa.Row[Any]]:
-    """Return kept late records in the order in which they came, or the reverse; the last may be beyond (``page_bounds``)."""
+    """Return stored late records in the order of arrival, or the reverse; the last one may be beyond the page (``page_bounds``)."""
     statement = sa.select(late_record).where(late_record.c.query_id == query_id, *wanted.conditions()).limit(page.most.items)
     if page.beyond is not None:
         is_beyond = late_record.c.id > page.beyond if page.is_ascending else late_record.c.id < page.beyond
@@ -94,7 +94,7 @@ def late_records_of(connection: sa.Connection, query_id: UUID, wanted: LateFilte
 
 
 def counted_for(connection: sa.Connection, query_id: UUID) -> list[tuple[str, str, int]]:
-    """Return (input, reason, count) of everything counted for a query."""
+    """Return (input, reason, count) of each counter of a query."""
     columns = counter.c.input, counter.c.reason, counter.c.total
     rows = connection.execute(sa.select(*columns).where(counter.c.owner == query_id).order_by(*columns[:2]))
     return [tuple(row) for row in rows]
@@ -102,16 +102,16 @@ def counted_for(connection: sa.Connection, query_id: UUID) -> list[tuple[str, st
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What became of a request to replay.
+    """The result of a replay request.
 
     Attributes:
-        id: of the replay; None where nothing was handed over.
+        id: of the replay; None if no record was accepted.
         accepted: ids that go through the query again.
-        already: ids that did before.
+        already: ids that were replayed before.
         refused: (id, why).
-        missing: ids that there are not.
-        position: of the query's replays, behind these: feed → partition → offset.
-        has_more: more match than go at once.
+        missing: unknown ids.
+        position: of the query's replays, after these: feed → partition → offset.
+        has_more: more records match than one request replays.
     """
 
     id: UUID | None
@@ -126,21 +126,21 @@ class Replay:
 def replay(
     connection: sa.Connection, query: PlannedQuery, wanted: LateFilter, ids: Sequence[int] | None, *, is_again: bool
 ) -> Replay:
-    """Hand late records to the query: into its replay feed, and marked, in this one transaction.
+    """Append late records to the query's replay feed and mark them, in this one transaction.
 
     Args:
         connection: in the caller's transaction.
         query: which query.
         wanted: which records.
         ids: only these, if not None.
-        is_again: also those that were replayed before.
+        is_again: include records that were replayed before.
     """
     statement = sa.select(late_record).where(late_record.c.query_id == query.row.id, *wanted.conditions())
     if ids is not None:
         statement = statement.where(late_record.c.id.in_(ids))
     elif not is_again:
         statement = statement.where(late_record.c.replayed_at.is_(None))
-    # Two requests at once: the second waits here, and then sees what the first has marked.
+    # A concurrent request waits here, and then sees the marks of the first one.
     rows = connection.execute(statement.order_by(late_record.c.id).limit(MAX_REPLAYED + 1).with_for_update()).all()
     has_more, rows = len(rows) > MAX_REPLAYED, rows[:MAX_REPLAYED]
     already = [] if is_again else [row.id for row in rows if row.replayed_at is not None]

@@ -1,4 +1,4 @@
-"""GET …/lateness: how late records come, and which grace would have been enough."""
+"""GET …/lateness: how late records come, and which grace would have been sufficient."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKno
     responses={200: answered(LATENESS, "A histogram per input, and advice per setting."), **problems(400, 404)},
 )
 def get_lateness(name: Name, transaction: LongInspection) -> LatenessAnswer:
-    """How far records came behind, per input, and for each grace and history retention which share of them other values would have found late.
+    """How late records came, per input, and for each grace and history retention, the share of records that other values would make late.
 
-    A record's lateness is how far the stream time of its task had passed its event time when it came, 0 for none. The advice counts what
-    the operator itself judges: a record late for a window is one whose window would have been closed. Everything is counted
-    since the query began with its present state, in the transaction of each result, so that a crash counts nothing twice.
+    A record's lateness is the difference between the stream time of its task at its arrival and its event time; 0 if it is not behind. The
+    advice counts by the rule of the operator: a record is late for a window if its window would have been closed. All counts begin
+    when the query began with its current state. They are written in the transaction of each result, so a crash counts nothing twice.
     """
-    found = get_planned(transaction, name)
-    measured = histograms_of(found.committed.detail)
+    query = get_planned(transaction, name)
+    measured = histograms_of(query.committed.detail)
     return LatenessAnswer(
         query=name,
-        inputs=[_input(item, measured.get(item.alias)) for item in sorted(found.plan.whole_inputs, key=lambda item: item.alias)],
-        settings=[_setting(setting, found, measured.get(setting.gauge)) for setting in settings_of(found.plan)],
-        committed_at=found.committed.committed_at,
-        stale=found.row.state != "running",
+        inputs=[_input(item, measured.get(item.alias)) for item in sorted(query.plan.whole_inputs, key=lambda item: item.alias)],
+        settings=[_setting(setting, query, measured.get(setting.gauge)) for setting in settings_of(query.plan)],
+        committed_at=query.committed.committed_at,
+        stale=query.row.state != "running",
     )
 
 
@@ -55,12 +55,12 @@ def _input(item: Input, counted: Counted | None) -> InputLateness:
     )
 
 
-def _setting(setting: Setting, found: PlannedQuery, counted: Counted | None) -> SettingAdvice:
+def _setting(setting: Setting, query: PlannedQuery, counted: Counted | None) -> SettingAdvice:
     histogram = histogram_of(counted)
     is_grace = setting.kind != "history_retention"
-    relation = None if is_grace else next(item.relation.name for item in found.plan.inputs if item.alias == setting.input)
+    relation = None if is_grace else next(item.relation.name for item in query.plan.inputs if item.alias == setting.input)
     return SettingAdvice(
-        pointer=_pointer(setting, found.definition),
+        pointer=_pointer(setting, query.definition),
         relation=relation,
         operator=setting.operator,
         input=setting.input,
@@ -83,7 +83,7 @@ def _setting(setting: Setting, found: PlannedQuery, counted: Counted | None) -> 
 
 
 def _pointer(setting: Setting, definition: QueryDefinition) -> str:
-    """Return where the setting stands in the definition of the query or of the table."""
+    """Return the JSON pointer of the setting in the definition of the query or of the table."""
     if setting.kind == "history_retention":
         return "/versioned/history_retention"
     if setting.kind == "window_grace":

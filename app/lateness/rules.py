@@ -1,4 +1,4 @@
-"""What a histogram of lateness says about a grace: how many records would have been late, and what waiting costs. Pure."""
+"""What a histogram of lateness says about a grace: the number of late records, and the cost of waiting. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _USUAL = frozenset(BOUNDS_MS)
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Records with a lateness above the bucket before and up to ``up_to_ms``; the last one may be open (None)."""
+    """Records with a lateness above the previous bucket and up to ``up_to_ms``; the last bucket may be open (None)."""
 
     up_to_ms: int | None
     count: int
@@ -22,10 +22,10 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How late records came.
+    """The lateness of records.
 
     Attributes:
-        buckets: ascending, those without records left out.
+        buckets: ascending, without empty ones.
     """
 
     count: int
@@ -33,33 +33,33 @@ class Histogram:
     buckets: tuple[Bucket, ...]
 
     def late_above(self, grace_ms: int) -> int:
-        """Count the records that a grace would have found late; where it lies inside a bucket, all of that bucket count."""
+        """Count the records that would be late with a grace. If it is inside a bucket, all records of the bucket count."""
         return sum(bucket.count for bucket in self.buckets if bucket.up_to_ms is None or bucket.up_to_ms > grace_ms)
 
     def quantiles(self) -> dict[str, int | None]:
-        """Return, for each of ``QUANTILES``, a lateness that so many records do not exceed: the end of their bucket."""
+        """Return, for each of ``QUANTILES``, a lateness that this share of records does not exceed: the end of their bucket."""
         return {name: self._quantile(share) for name, share in QUANTILES}
 
     def _quantile(self, share: float) -> int | None:
-        wanted, seen = ceil(self.count * share), 0
+        needed, total = ceil(self.count * share), 0
         for bucket in self.buckets:
-            seen += bucket.count
-            if bucket.count and seen >= wanted:
+            total += bucket.count
+            if bucket.count and total >= needed:
                 return self.max_ms if bucket.up_to_ms is None else min(bucket.up_to_ms, self.max_ms)
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What one value of a setting would have done to the records measured so far.
+    """The effect that one value of a setting would have had on the records measured so far.
 
     Attributes:
         value_ms: the value.
         late_count: records that would have been late.
         late_share: of all records measured.
-        added_wait_ms: how much longer, in event time, than with 0 a result waits.
-        is_exact: False: at most so many.
-        is_current: it is the value in force.
+        added_wait_ms: additional wait of a result compared with 0, in event time.
+        is_exact: False: the count is an upper bound.
+        is_current: it is the current value.
     """
 
     value_ms: int
@@ -71,7 +71,7 @@ class Advice:
 
 
 def histogram_of(counted: Counted | None) -> Histogram:
-    """Read what the sink keeps; None: nothing was measured yet."""
+    """Return the histogram that the sink stores; None: nothing was measured yet."""
     if counted is None:
         return Histogram(0, 0, ())
     buckets = sorted((int(bound), count) for bound, count in counted["buckets"].items())
@@ -81,12 +81,12 @@ def histogram_of(counted: Counted | None) -> Histogram:
 
 
 def advise(histogram: Histogram, current_ms: int | None, *, waits: bool = True) -> list[Advice]:
-    """Say for values from 0 up to the first that finds nothing late, and for the one in force, what they would have done.
+    """Return the effect of values from 0 up to the first with no late record, and of the current value.
 
     Args:
-        histogram: of the records that the setting judges.
-        current_ms: the value in force, None for none.
-        waits: a larger value makes results wait; False for a history retention, which only keeps more.
+        histogram: of the records that the setting applies to.
+        current_ms: the current value, None for none.
+        waits: a larger value makes results wait; False for a history retention, which only keeps more history.
     """
     extra = {bucket.up_to_ms for bucket in histogram.buckets} - _USUAL - {None}
     enough = next((bound for bound in BOUNDS_MS if bound >= histogram.max_ms), MAX_MS)
@@ -99,7 +99,7 @@ def advise(histogram: Histogram, current_ms: int | None, *, waits: bool = True) 
             late_count=(late := histogram.late_above(value)),
             late_share=late / histogram.count if histogram.count else 0.0,
             added_wait_ms=value if waits else 0,
-            # Inside a bucket nothing is known, unless nothing is in it; values of earlier definitions cut buckets of their own.
+            # A count inside a bucket is unknown, unless the bucket is empty; values of earlier definitions split buckets.
             is_exact=late == 0 or value in _USUAL or extra == {value},
             is_current=value == current_ms,
         )
@@ -108,11 +108,11 @@ def advise(histogram: Histogram, current_ms: int | None, *, waits: bool = True) 
 
 
 def shown_buckets(histogram: Histogram) -> list[Bucket]:
-    """Return the buckets that hold records."""
+    """Return the buckets that have records."""
     return [bucket for bucket in histogram.buckets if bucket.count]
 
 
 def histograms_of(detail: Mapping[str, object] | None) -> dict[str, Counted]:
     """Return the histograms in a commit's detail, by gauge."""
-    found = (detail or {}).get("lateness", {})
-    return dict(found) if isinstance(found, Mapping) else {}
+    by_gauge = (detail or {}).get("lateness", {})
+    return dict(by_gauge) if isinstance(by_gauge, Mapping) else {}

@@ -1,7 +1,7 @@
 """The console's page and files at `/console`, from the bundle that `make console` builds.
 
-The page loads nothing from elsewhere, and its Content-Security-Policy sees to that. It is open to all, as `/docs` is: what it shows it asks for
-with the key of its user. It knows nothing of queries; that is `app/console`.
+The page loads nothing from other sites; its Content-Security-Policy enforces this. Everybody may load it, as `/docs`: it reads data with the
+key of its user. This module knows nothing of queries; `app/console` does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute
 
 BUILT: Final = Path(__file__).resolve().parent.parent / "console" / "built"
 NONCE_MARK: Final = "%CSP_NONCE%"
-"""In the page, where the nonce of this answer goes: an editor may add styles with it."""
+"""Place of the answer's nonce in the page; the editor adds styles with it."""
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; img-src 'self'; font-src 'self'; connect-src 'self'; "
@@ -30,12 +30,12 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-# Their names hold a digest of what is in them.
+# The names of assets have a digest of their contents.
 _ASSET_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "public, max-age=31536000, immutable"}
 
 
 class _Bundle:
-    """What was built, read when it is first asked for: OpenAPI's document, from which it is built, is made before there is any."""
+    """The built bundle, read at the first request: the OpenAPI document, from which it is built, is made before it exists."""
 
     def __init__(self, built: Path) -> None:
         self._built = built
@@ -61,7 +61,7 @@ def console_routes(built: Path = BUILT) -> list[BaseRoute]:
     @router.get("/")
     async def to_console(request: Request) -> Response:
         if "text/html" not in request.headers.get("accept", ""):
-            raise HTTPException(404)  # a program that has lost its path is told so
+            raise HTTPException(404)  # a program with a wrong path needs an error
         return RedirectResponse("/console/")
 
     @router.get("/console/assets/{name}")
@@ -77,14 +77,14 @@ def console_routes(built: Path = BUILT) -> list[BaseRoute]:
 
 
 def _page(text: str) -> Response:
-    """Answer the page itself, whatever the path below it: the page reads that."""
+    """Answer the page for any path below it: the page itself reads the path."""
     nonce = secrets.token_urlsafe(16)
     headers = {**_HEADERS, "Content-Security-Policy": _POLICY.format(nonce=nonce)}
     return HTMLResponse(text.replace(NONCE_MARK, nonce), headers=headers)
 
 
 def _asset(assets: Mapping[str, Path], name: str) -> Response:
-    found = assets.get(name)
-    if found is None:
+    path = assets.get(name)
+    if path is None:
         raise HTTPException(404)
-    return FileResponse(found, headers=_ASSET_HEADERS)
+    return FileResponse(path, headers=_ASSET_HEADERS)

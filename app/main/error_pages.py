@@ -25,13 +25,13 @@ class ErrorItem(Answer):
 
     code: str = Field(description="Stable snake_case code.", examples=["query_not_found"])
     kind: Literal["request", "definition", "statement", "record", "query", "warning"] = Field(
-        description="`request`: of an answer. `definition`: of a field of a body. `statement`: of a statement of SQL. "
-        "`record`: of a record that was refused. `query`: of a query that failed, is retried or waits. `warning`: of what was accepted and may "
-        "still surprise."
+        description="`request`: of an answer. `definition`: of a field of a body. `statement`: of an SQL statement. "
+        "`record`: of a rejected record. `query`: of a query that failed, is retried or waits. `warning`: of an accepted definition or "
+        "record that may surprise."
     )
-    status: int | None = Field(description="HTTP status of answers that carry it; null: it stands in a status.", examples=[404])
-    title: str = Field(description="What the status means here.", examples=["Not found"])
-    retryable: bool = Field(description="Whether the same can succeed later without a change.")
+    status: int | None = Field(description="HTTP status of answers with this code; null: it is in no answer.", examples=[404])
+    title: str = Field(description="Meaning of the status.", examples=["Not found"])
+    retryable: bool = Field(description="Whether the same request can succeed later without a change.")
     meaning: str = Field(description="What is wrong.")
     cure: str = Field(description="What to do.")
 
@@ -59,7 +59,7 @@ _EXAMPLE = _item(ERRORS["query_not_found"]).model_dump(mode="json")
     responses={200: answered({"items": [_EXAMPLE]}, "The codes."), **problems(400)},
 )
 async def get_errors() -> ErrorList:
-    """Every code that answers, refused records and statuses of queries carry, with its meaning and its cure."""
+    """Every code of answers, rejected records and statuses of queries, with its meaning and its cure."""
     return ErrorList(items=[_item(entry) for entry in ERRORS.values()])
 
 
@@ -68,13 +68,13 @@ async def get_errors() -> ErrorList:
     summary="Explain the code of an error",
     response_model=ErrorItem,
     responses={
-        200: answered(_EXAMPLE, "What it means."),
-        303: {"description": "Where the guide explains it, for who accepts `text/html`."},
+        200: answered(_EXAMPLE, "The explanation."),
+        303: {"description": "The explanation in the guide, for clients that accept `text/html`."},
         **problems(400, 404),
     },
 )
 async def get_error(code: Code, request: Request) -> ErrorItem | Response:
-    """What a code means and what helps: where the `type` of a problem points to. A browser is led to the code in the guide."""
+    """What a code means and what helps. The `type` of a problem points here. A browser is redirected to the code in the guide."""
     entry = ERRORS.get(code)
     if entry is None:
         near = meant(code, ERRORS)

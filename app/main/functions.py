@@ -1,4 +1,4 @@
-"""GET /v1/functions: what expressions may be made of."""
+"""GET /v1/functions: functions, operators and types for expressions."""
 
 from __future__ import annotations
 
@@ -24,97 +24,99 @@ router = APIRouter(prefix="/v1", tags=["service"], dependencies=[OnlyKnownParame
 class ArgumentItem(Answer):
     """One argument of a function."""
 
-    name: str = Field(description="What it is called here.", examples=["digits"])
-    type: str = Field(description="What it may be.", examples=["whole number"])
-    optional: bool = Field(description="It may be left out.")
-    repeated: bool = Field(description="Any number of them.")
+    name: str = Field(description="Name of the argument.", examples=["digits"])
+    type: str = Field(description="Allowed types.", examples=["whole number"])
+    optional: bool = Field(description="It may be omitted.")
+    repeated: bool = Field(description="Any number of them is allowed.")
 
 
 class ExpressionExample(Answer):
-    """An expression and what it gives."""
+    """An expression and its value."""
 
     expression: str = Field(description="An expression of literals.", examples=["round(2.5)"])
-    gives: Any = Field(description="Its value as JSON shows it.", examples=[3.0])
+    gives: Any = Field(description="Its value in JSON.", examples=[3.0])
 
 
 class FunctionItem(Answer):
     """A scalar function."""
 
-    name: str = Field(description="As it is called; letter case does not count.", examples=["round"])
+    name: str = Field(description="Name in expressions; letter case does not count.", examples=["round"])
     arguments: list[ArgumentItem] = Field(description="Its arguments in order.")
     result: str = Field(description="Type of its result.", examples=["double"])
-    description: str = Field(description="What it gives.")
+    description: str = Field(description="What it returns.")
     examples: list[ExpressionExample] = Field(description="Calls with their results.")
     ksqldb: list[str] = Field(description="Its names in SQL, and in definitions of the dialect ksqldb.", examples=[["ROUND"]])
 
 
 class AggregateExampleItem(Answer):
-    """An aggregate of some values."""
+    """An aggregate over some values."""
 
     call: str = Field(description="The aggregate.", examples=["sum(x)"])
     values: list[Any] = Field(description="The values of x in a group, in order.", examples=[[1, 2, None]])
-    gives: Any = Field(description="The result as JSON shows it.", examples=[3])
+    gives: Any = Field(description="The result in JSON.", examples=[3])
 
 
 class AggregateItem(Answer):
     """An aggregate."""
 
-    name: str = Field(description="Which one it is.", examples=["sum"])
-    form: str = Field(description="How it is written.", examples=["sum(x)"])
+    name: str = Field(description="Name of the aggregate.", examples=["sum"])
+    form: str = Field(description="Its form in expressions.", examples=["sum(x)"])
     aliases: list[str] = Field(description="Other names of it.")
-    argument: str = Field(description="What it takes.", examples=["x: number"])
+    argument: str = Field(description="Its argument.", examples=["x: number"])
     result: str = Field(description="Type of its result.", examples=["double"])
-    description: str = Field(description="What it gives.")
-    over_tables: bool = Field(description="It also works over a table's rows, whose changes have to be taken out again.")
+    description: str = Field(description="What it returns.")
+    over_tables: bool = Field(description="It also works over a table's rows: it can undo a change of a row.")
     example: AggregateExampleItem = Field(description="A call with its result.")
 
 
 class OperatorItem(Answer):
-    """A form of expression that is no call."""
+    """A form of expression other than a call."""
 
-    form: str = Field(description="How it is written; […] may be left out.", examples=["x [NOT] BETWEEN low AND high"])
+    form: str = Field(description="Its form; parts in […] may be omitted.", examples=["x [NOT] BETWEEN low AND high"])
     result: str = Field(description="Type of its result.", examples=["boolean"])
-    description: str = Field(description="What it gives.")
+    description: str = Field(description="What it returns.")
     examples: list[ExpressionExample] = Field(description="Expressions with their results.")
 
 
 class TypeItem(Answer):
     """A type of columns."""
 
-    form: str = Field(description="How it is written.", examples=["decimal(12,2)"])
-    description: str = Field(description="What it holds.")
-    example: Any = Field(description="A value as JSON shows it.", examples=["12.50"])
+    form: str = Field(description="Its form in definitions.", examples=["decimal(12,2)"])
+    description: str = Field(description="Its values.")
+    example: Any = Field(description="A value in JSON.", examples=["12.50"])
 
 
 class TableFunctionItem(Answer):
     """A function that makes rows."""
 
-    form: str = Field(description="How it is written.", examples=["explode(x: array)"])
-    result: str = Field(description="Type of what stands in each row.", examples=["type of the elements"])
+    form: str = Field(description="Its form in expressions.", examples=["explode(x: array)"])
+    result: str = Field(description="Type of the value in each row.", examples=["type of the elements"])
     description: str = Field(description="Which rows it makes.")
 
 
 class PseudoColumnItem(Answer):
     """A pseudo-column."""
 
-    form: str = Field(description="How it is written.", examples=["$event_time_ms"])
+    form: str = Field(description="Its form in expressions.", examples=["$event_time_ms"])
     type: str = Field(description="Type of its values.", examples=["bigint"])
-    description: str = Field(description="What it says, and where there is one.")
+    description: str = Field(description="Its meaning, and the relations that have it.")
 
 
 class FunctionsAnswer(Answer):
-    """Everything that expressions of definitions may be made of."""
+    """Everything that expressions of definitions can use."""
 
     functions: list[FunctionItem] = Field(description="Scalar functions.")
     table_functions: list[TableFunctionItem] = Field(description="Functions that make rows, in `select`.")
-    pseudo_columns: list[PseudoColumnItem] = Field(description="What expressions may read that no record has as a column.")
-    aggregates: list[AggregateItem] = Field(description="Aggregates: of `aggregate`, and written out in `having`.")
-    operators: list[OperatorItem] = Field(description="Forms that are no calls.")
+    pseudo_columns: list[PseudoColumnItem] = Field(
+        description="Values that expressions can read but that are not columns of a record."
+    )
+    aggregates: list[AggregateItem] = Field(description="Aggregates, for `aggregate` and `having`.")
+    operators: list[OperatorItem] = Field(description="Forms other than calls.")
     types: list[TypeItem] = Field(description="Types of columns, and of CAST.")
 
 
 def listed() -> FunctionsAnswer:
-    """Return the lists that the compiler of expressions reads."""
+    """Return the lists that the compiler of expressions uses."""
     return FunctionsAnswer(
         functions=[
             FunctionItem(
@@ -164,8 +166,8 @@ _SHOWN = _LISTED.model_copy(
     "/functions",
     summary="List functions, aggregates, operators and types",
     response_model=FunctionsAnswer,
-    responses={200: answered(_SHOWN.model_dump(mode="json"), "What expressions may be made of."), **problems(400)},
+    responses={200: answered(_SHOWN.model_dump(mode="json"), "Everything that expressions can use."), **problems(400)},
 )
 async def get_functions() -> FunctionsAnswer:
-    """Every function and aggregate with its arguments, its result and examples; operators; types. What is not here does not exist."""
+    """Every function and aggregate with its arguments, its result and examples; operators; types. The list is complete."""
     return _LISTED

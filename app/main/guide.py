@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 PATH: Final = "/guide"
 SITE: Final = Path(__file__).resolve().parents[1] / "guide" / "site"
-"""Where the site is built; it is in the wheel, and not in git."""
+"""Directory of the built site; it is in the wheel, not in git."""
 
 ERRORS_PAGE: Final = "reference/errors/"
 POLICY: Final = (
@@ -28,7 +28,7 @@ _HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-cache",  # asked again each time, and answered 304: the next version may be built at any moment
+    "Cache-Control": "no-cache",  # revalidated each time, and answered 304: the next version may be built at any moment
 }
 _PAGE: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <style>:root {{ color-scheme: light dark }} body {{ font-family: system-ui, sans-serif; max-width: 40rem; margin: 4rem auto;
@@ -41,10 +41,10 @@ _LOST: Final = """<p>The guide has no page here. <a href="{top}">Its first page<
 
 
 class Guide:
-    """ASGI application below ``/guide``. Needs no key: it says nothing of what is in the service.
+    """ASGI application below ``/guide``. It needs no key, because it shows no data of the service.
 
     Args:
-        site: the folder with the site; where it has no ``index.html``, nothing is built.
+        site: the folder of the site; without ``index.html`` in it, the guide is not built.
     """
 
     def __init__(self, site: Path = SITE) -> None:
@@ -56,7 +56,7 @@ class Guide:
         await response(scope, receive, send)
 
     def _look_up(self, path: str) -> tuple[str, os.stat_result | None]:
-        """Look a file up; what no file can be called is none."""
+        """Look a file up; a path that is not a valid file name finds none."""
         try:
             return self._files.lookup_path(path)
         except (OSError, ValueError):  # too long, or with a NUL
@@ -66,15 +66,15 @@ class Guide:
         if scope["method"] not in ("GET", "HEAD"):
             raise HTTPException(405, headers={"Allow": "GET, HEAD"})
         path = scope["path"].removeprefix(scope.get("root_path", "")).lstrip("/")
-        place, found = self._look_up(path)
-        if found is not None and stat.S_ISDIR(found.st_mode):
+        place, status = self._look_up(path)
+        if status is not None and stat.S_ISDIR(status.st_mode):
             if path and not path.endswith("/"):
-                # Relative, for an absolute one would repeat the name in Host.
+                # A relative path, because an absolute one would repeat the name in Host.
                 return RedirectResponse(f"{PurePosixPath(path).name}/", status_code=307)
-            place, found = self._files.lookup_path(f"{path}index.html")
-        if found is not None and stat.S_ISREG(found.st_mode):
-            return self._files.file_response(place, found, scope)
-        # As it was sent: an escaped slash divides nothing there.
+            place, status = self._files.lookup_path(f"{path}index.html")
+        if status is not None and stat.S_ISREG(status.st_mode):
+            return self._files.file_response(place, status, scope)
+        # Use the raw path: an escaped slash separates nothing.
         depth = scope.get("raw_path", scope["path"].encode()).count(b"/") - scope.get("root_path", "").count("/") - 1
         top = "../" * depth or "./"
         _, home = self._files.lookup_path("index.html")
@@ -88,7 +88,7 @@ def guide_routes(site: Path = SITE) -> list[BaseRoute]:
 
 
 def error_page(code: str, site: Path = SITE) -> str | None:
-    """Return where the guide explains a code, relative to `/v1/errors/{code}`; None where there is no guide."""
+    """Return the URL of a code in the guide, relative to `/v1/errors/{code}`; None without a guide."""
     return f"../..{PATH}/{ERRORS_PAGE}#{code}" if (site / ERRORS_PAGE / "index.html").is_file() else None
 
 

@@ -50,11 +50,11 @@ def create_app(settings: Settings, *, has_driver: bool = False) -> FastAPI:
 
     Args:
         settings: with a ``database_url`` whose schema is current (``migrate``).
-        has_driver: start and supervise a driver process; without it another machine's driver must run the queries.
+        has_driver: start and supervise a driver process; without it, a driver of another machine must run the queries.
 
     Raises:
         ValueError: there is no database URL; ``slackwater serve`` starts the embedded database first.
-        TracingMissing: spans are asked for and the extra ``otel`` is not installed.
+        TracingMissing: an endpoint for spans is set, but the extra ``otel`` is not installed.
     """
     if (dsn := settings.dsn) is None:
         raise ValueError("create_app needs a database_url; `slackwater serve` starts an embedded database and passes its own")

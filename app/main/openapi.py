@@ -1,4 +1,4 @@
-"""The OpenAPI page: its words, and what FastAPI's own description of the endpoints lacks."""
+"""The OpenAPI page: its texts, and what FastAPI's own description of the endpoints lacks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Times of the service are RFC 3339 in UTC; event times are milliseconds since 197
 TAGS = [
     {"name": "streams", "description": "Append-only relations."},
     {"name": "tables", "description": "Relations with a primary key: upserts and deletes."},
-    {"name": "records", "description": "Appending to sources, reading streams, and what was refused."},
+    {"name": "records", "description": "Append to sources, read streams, list rejects."},
     {
         "name": "queries",
         "description": "Stored definitions with a desired state (running, paused, stopped); each writes one relation.",
@@ -51,7 +51,7 @@ TAGS = [
     {"name": "reads", "description": "Pull reads of materialised tables."},
     {
         "name": "connections",
-        "description": "Where brokers, registries, object stores and databases are, and the secrets for them.",
+        "description": "Brokers, registries, object stores and databases, with their secrets.",
     },
     {"name": "api keys", "description": "Who may read, write and administer."},
     {"name": "audit", "description": "Who changed what."},
@@ -74,7 +74,7 @@ _BODIES = (
     ComparisonBody,
     ProblemBody,
 )
-# What FastAPI documents for parameters it checks itself; ours answer 400 with a problem.
+# FastAPI documents 422 for parameters that it checks itself; this service answers 400 with a problem.
 _READ_BY_POST = ("/v1/validations", "/v1/comparisons", "/v1/tables/{name}/rows:lookup")
 _WITHOUT_DATABASE = ("/v1/version", "/v1/settings", "/v1/functions", "/v1/errors", "/v1/errors/{code}", "/v1/me")
 _CODED = ("ProblemBody", "FaultBody", "ProblemItem", "QueryError")
@@ -82,7 +82,7 @@ _UNUSED = ("HTTPValidationError", "ValidationError")
 
 
 def complete_openapi(app: FastAPI) -> None:
-    """Add the schemas of bodies that are read by hand, and take out answers that never come."""
+    """Add the schemas of bodies that are not parsed by FastAPI, and remove answers that never occur."""
     generate = app.openapi
 
     def completed() -> dict[str, Any]:
@@ -94,7 +94,7 @@ def complete_openapi(app: FastAPI) -> None:
 
 
 def _document_limits(paths: dict[str, Any]) -> None:
-    """Say of every read of the database that it may be ended: 504 ``read_too_expensive``. Those that wait for a position say 504 already."""
+    """Document 504 ``read_too_expensive`` for every read of the database. Reads that wait for a position document 504 already."""
     for path, item in paths.items():
         for method, operation in item.items():
             is_read = method == "get" or path in _READ_BY_POST
@@ -139,18 +139,18 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _for_generators(schema: Any) -> Any:
-    """Return a schema with the references that fields ask for, and without objects as defaults, which generators cannot write."""
+    """Return a schema with the references that fields name, and without objects as defaults, which client generators cannot write."""
     if isinstance(schema, list):
         return [_for_generators(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    wanted = schema.get("x-refers-to")
-    if wanted is not None:
-        members = [{"$ref": f"#/components/schemas/{name}"} for name in wanted]
+    component_names = schema.get("x-refers-to")
+    if component_names is not None:
+        members = [{"$ref": f"#/components/schemas/{name}"} for name in component_names]
         is_nullable = any(member.get("type") == "null" for member in schema.get("anyOf", ()))
-        own = {name: schema[name] for name in ("title", "description") if name in schema}
+        texts = {name: schema[name] for name in ("title", "description") if name in schema}
         many = [*members, {"type": "null"}] if is_nullable else members
-        return {**own, **(many[0] if len(many) == 1 else {"anyOf": many})}
+        return {**texts, **(many[0] if len(many) == 1 else {"anyOf": many})}
     return {
         name: _for_generators(inner)
         for name, inner in schema.items()
@@ -159,7 +159,7 @@ def _for_generators(schema: Any) -> Any:
 
 
 def _place_examples(path: str, operation: dict[str, Any]) -> None:
-    """Let examples of errors be about the path that they stand below."""
+    """Change examples of errors to the path of their operation."""
     parts = path.split("/")
     kind = parts[2] if len(parts) > 2 and parts[1] == "v1" else ""
     name = _NAMES.get(kind, "x")
@@ -184,7 +184,7 @@ def _condition(prefix: str) -> dict[str, Any]:
     what = (
         "columns of the key"
         if prefix == KEY_PREFIX
-        else "any columns; behind a column may stand .eq .ne .gt .ge .lt .le .in .null"
+        else "any columns; an operator may follow a column: .eq .ne .gt .ge .lt .le .in .null"
     )
     return {
         "name": f"{prefix.removesuffix('.')}_conditions",
@@ -208,7 +208,7 @@ _CONDITIONS = {
     "/v1/queries/{name}/late-records": (KEY_PREFIX,),
     "/v1/queries/{name}/explain": (KEY_PREFIX,),
 }
-"""Paths that take conditions on columns, which FastAPI knows nothing of."""
+"""Paths with conditions on columns, which FastAPI cannot describe."""
 
 _NAMES = {
     "streams": "departures",

@@ -1,4 +1,4 @@
-"""Every route of the service, made ready once for a process: FastAPI takes as long for that as for a hundred requests."""
+"""Every route of the service, built once per process: FastAPI needs as much time for this as for a hundred requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from app.status.history import routes as history
 from app.status.lineage import routes as lineage
 
 ROUTERS = (
-    reads.keys,  # first, for routers are tried in turn
+    reads.keys,  # first, because routers are tried in turn
     relations.streams,
     relations.tables,
     appending.router,
@@ -75,7 +75,7 @@ ROUTERS = (
 PLAIN: tuple[PlainRoute, ...] = tuple(
     route for router in (reads.keys, appending.router) for route in router.routes if isinstance(route, PlainRoute)
 )
-"""Routes that are tried before all others: no other one has their paths and methods."""
+"""Routes that are tried before all others; no other route has their paths and methods."""
 
 PAGED = (
     audit.router,
@@ -91,11 +91,11 @@ PAGED = (
 
 @cache
 def routes(*, is_key_required: bool) -> tuple[BaseRoute, ...]:
-    """Return the routes, which find everything of an application in its state, so that applications share them."""
+    """Return the routes. Applications share them, because each route finds everything in the state of its application."""
     first = guards(is_key_required=is_key_required)
-    made = APIRouter(generate_unique_id_function=lambda route: route.name)
+    router_of_all = APIRouter(generate_unique_id_function=lambda route: route.name)
     for router in ROUTERS:
         is_paged = router in PAGED
         dependencies = [*first, PageRead] if is_paged else first
-        made.include_router(router, dependencies=dependencies, responses=problems(429) if is_paged else None)
-    return tuple(made.routes)
+        router_of_all.include_router(router, dependencies=dependencies, responses=problems(429) if is_paged else None)
+    return tuple(router_of_all.routes)

@@ -1,4 +1,4 @@
-"""How fresh an answer must be: ``min_position`` waits for it, ``max_staleness`` refuses what is older."""
+"""Freshness of an answer: ``min_position`` waits for a position, ``max_staleness`` refuses older answers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Position = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What a request asks of an answer's freshness.
+    """The required freshness of an answer.
 
     Attributes:
-        min_position: the answer must include every record before these offsets; None: nothing is waited for.
-        timeout_s: how long to wait for that.
+        min_position: the answer must include every record before these offsets; None: do not wait.
+        timeout_s: maximum wait for that.
         max_staleness_ms: see ``check_staleness``; None: any.
     """
 
@@ -41,7 +41,7 @@ class Freshness:
 
     @property
     def is_any(self) -> bool:
-        """Whether every answer will do."""
+        """Whether any answer is fresh enough."""
         return self.min_position is None and self.max_staleness_ms is None
 
 
@@ -52,7 +52,7 @@ def parse_freshness(min_position: str | None, timeout: float | None, max_stalene
     """Read the three parameters.
 
     Raises:
-        BadRequest: ``bad_parameter``, also for a ``timeout`` that nothing waits for.
+        BadRequest: ``bad_parameter``, also for a ``timeout`` without ``min_position``.
     """
     position, staleness_ms, faults = None, None, ParameterFaults()
     if min_position is None and timeout is not None:
@@ -70,20 +70,20 @@ def parse_freshness(min_position: str | None, timeout: float | None, max_stalene
 
 
 async def read_fresh(services: Services, name: str, freshness: Freshness, read: Callable[[], Awaitable[Reading]]) -> Reading:
-    """Read once the table is fresh enough.
+    """Read when the table is fresh enough.
 
     Raises:
         NotInTime: ``position_not_reached``.
-        Unprocessable: ``unknown_feed``, ``unknown_partition``: the query never reads a feed, a partition of ``min_position``.
+        Unprocessable: ``unknown_feed``, ``unknown_partition``: the query does not read a feed or partition of ``min_position``.
         Unavailable: ``too_stale``.
     """
     reading = await read()
     if freshness.is_any:
         return reading
-    wanted = freshness.min_position or {}
-    # Whether a feed outside of the caller's scope has come so far is not told either.
-    if wanted and not (all(map(is_visible_feed, wanted)) and _includes(reading.head, wanted)):
-        await _check_feeds(services, reading.table, wanted)
+    min_position = freshness.min_position or {}
+    # Also do not reveal whether a feed outside of the caller's scope has reached an offset.
+    if min_position and not (all(map(is_visible_feed, min_position)) and _includes(reading.head, min_position)):
+        await _check_feeds(services, reading.table, min_position)
         reading = await _when_reached(services, name, reading, freshness, read)
     if freshness.max_staleness_ms is not None:
         await check_staleness(services, reading, freshness.max_staleness_ms)
@@ -93,8 +93,8 @@ async def read_fresh(services: Services, name: str, freshness: Freshness, read: 
 async def check_staleness(services: Services, reading: Reading, max_staleness_ms: int) -> None:
     """Refuse an answer that may be staler than ``max_staleness_ms``.
 
-    Staleness is the time since the last commit by the database's clock; it is 0 while the query runs and has read every record in its feeds,
-    as far as they are in the built-in log: then the last commit is old because nothing came after it.
+    Staleness is the time since the last commit by the database's clock. It is 0 while the query runs and has read every record in its
+    feeds, if all are in the built-in log: then the last commit is old because no record came after it.
 
     Raises:
         Unavailable: ``too_stale``.
@@ -104,10 +104,10 @@ async def check_staleness(services: Services, reading: Reading, max_staleness_ms
         return
     if not reading.head.is_stale and await _has_read_everything(services, reading):
         return
-    found = "nothing was committed yet" if age_s is None else f"the last commit was {age_s:.3f} s ago"
+    last_commit = "nothing was committed yet" if age_s is None else f"the last commit was {age_s:.3f} s ago"
     raise Unavailable(
         "too_stale",
-        f"{found}, and not everything is read; at most {format_duration(max_staleness_ms)} was asked for "
+        f"{last_commit}, and not everything is read; at most {format_duration(max_staleness_ms)} was asked for "
         f"(the query {_doing(reading.head)})",
         headers=RETRY_AFTER,
     )
@@ -117,7 +117,7 @@ async def _when_reached(
     services: Services, name: str, reading: Reading, freshness: Freshness, read: Callable[[], Awaitable[Reading]]
 ) -> Reading:
     deadline = time.monotonic() + freshness.timeout_s
-    wanted = freshness.min_position or {}
+    min_position = freshness.min_position or {}
     if reading.table.query_id is None:
         raise _not_reached(reading.head, 0.0)
     head = reading.head
@@ -126,42 +126,42 @@ async def _when_reached(
             left = deadline - time.monotonic()
             try:
                 head = (await services.of(Readables).read(name, lambda _: Ask(HEAD_ONLY, {}))).head
-                if _includes(head, wanted):
-                    found = await read()
-                    if _includes(found.head, wanted):  # else the query started from scratch in between
-                        return found
+                if _includes(head, min_position):
+                    reading_now = await read()
+                    if _includes(reading_now.head, min_position):  # otherwise the query started from scratch in between
+                        return reading_now
             except TooManyRequests:
-                if left <= 0 and _includes(head, wanted):
+                if left <= 0 and _includes(head, min_position):
                     raise
-                # It was let in once; where there is no room at the moment, it looks again.
+                # The request was admitted once; if the limit is reached at the moment, it tries again.
             if left <= 0:
                 raise _not_reached(head, freshness.timeout_s)
             await wait_for_notification(event, left)
 
 
-def _includes(head: Head, wanted: Position) -> bool:
+def _includes(head: Head, min_position: Position) -> bool:
     position: Position = json.loads(head.position)
     return all(
         position.get(feed, {}).get(partition, 0) >= offset
-        for feed, partitions in wanted.items()
+        for feed, partitions in min_position.items()
         for partition, offset in partitions.items()
     )
 
 
-async def _check_feeds(services: Services, table: ReadableTable, wanted: Position) -> None:
+async def _check_feeds(services: Services, table: ReadableTable, min_position: Position) -> None:
     if table.query_id is None:
         return
     async with services.database.reads.connect() as connection:
         feeds = await feeds_read(connection, table.query_id)
         ends = await log_ends(connection, [feed.log_feed for feed in feeds if feed.traits.has_heads])
     known = sorted(feed.name for feed in feeds if is_visible_feed(feed.name))
-    if unknown := [name for name in wanted if name not in known]:
+    if unknown := [name for name in min_position if name not in known]:
         raise _never_read(
             "unknown_feed", f"'{table.output.name}' never reads {unknown[0][:200]!r}; its position is made of {', '.join(known)}"
         )
     for feed in feeds:
         partitions = sorted(ends.get(feed.log_feed, {})) if feed.traits.has_heads else []
-        stray = [each for each in wanted.get(feed.name, {}) if each not in map(str, partitions)]
+        stray = [each for each in min_position.get(feed.name, {}) if each not in map(str, partitions)]
         if partitions and stray:
             raise _never_read("unknown_partition", f"{feed.name!r} has the partitions {partitions}, not {stray[0][:200]!r}")
 

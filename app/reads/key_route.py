@@ -1,4 +1,4 @@
-"""The route of the most frequent read: a key's row as it is now, nothing else said."""
+"""The route of the most frequent read: a key's current row, without other parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.reads.row_reads import ReadRequest, answer_rows
 
 
 class KeyRoute(PlainRoute):
-    """Reads the row. Whether its client leaves is not watched: such a read costs less than that."""
+    """Reads the row. It does not watch for a disconnect of its client, which would cost more than the read."""
 
     def is_plain(self, request: Request) -> bool:
         """See ``PlainRoute``."""
@@ -20,7 +20,7 @@ class KeyRoute(PlainRoute):
 
     async def answer(self, request: Request) -> Response:
         """See ``PlainRoute``."""
-        wanted = ReadRequest(
+        read_request = ReadRequest(
             table=request.path_params["name"],
             filters=(),
             single_key=request.path_params["key"],
@@ -34,4 +34,4 @@ class KeyRoute(PlainRoute):
             cursor=None,
             form=requested_form(request),
         )
-        return await answer_rows(request.app.state.services, wanted, ANY_FRESHNESS)
+        return await answer_rows(request.app.state.services, read_request, ANY_FRESHNESS)

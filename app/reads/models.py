@@ -47,56 +47,56 @@ LOOKUP: dict[str, Any] = {
 
 
 class ReadAnswer(Answer):
-    """What every answer to a pull read carries."""
+    """Fields of every answer to a pull read."""
 
     table: str = Field(description="Name of the table.")
     position: Position = Field(
-        description="Feed, partition, next offset: what this includes.", examples=[{"log:departures": {"0": 27004}}]
+        description="Feed, partition, next offset: the records that this includes.", examples=[{"log:departures": {"0": 27004}}]
     )
     stream_time_ms: int | None = Field(
         description="Stream time of its query as of the last commit, in milliseconds since 1970; null before the first record."
     )
     committed_at: str | None = Field(
-        description="When its query last committed; null before the first commit.", json_schema_extra={"format": "date-time"}
+        description="Time of its query's last commit; null before the first commit.", json_schema_extra={"format": "date-time"}
     )
     stale: bool = Field(description="True while the query does not run.")
-    as_of_ms: int | None = Field(description="The event time asked for; null for now.")
+    as_of_ms: int | None = Field(description="The requested event time; null for now.")
     history_starts_at_ms: int | None = Field(
-        description="Before this event time only a key's latest version can answer; null where the table is not versioned."
+        description="Before this event time only a key's latest version can answer; null if the table is not versioned."
     )
 
 
 class RowsAnswer(ReadAnswer):
-    """Rows of a table. Of windowed tables each has `$state`; versions have `$valid_from_ms` and `$valid_to_ms`."""
+    """Rows of a table. Rows of windowed tables have `$state`; versions have `$valid_from_ms` and `$valid_to_ms`."""
 
-    truncated: bool = Field(description="The range of versions asked for begins before the retained history.")
+    truncated: bool = Field(description="The requested range of versions begins before the retained history.")
     next: str | None = Field(description="Cursor of the next page; null on the last.")
     rows: list[dict[str, Any]] = Field(description="Rows, or versions, as columns by name.")
 
 
 class LookupResult(BaseModel):
-    """What there is for one key."""
+    """The result for one key."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
     found: bool = Field(description="Whether there is a row for the key.")
-    reason: Literal["row_not_found", "row_deleted", "history_expired"] | None = Field(description="Why there is none.")
-    row: dict[str, Any] | None = Field(description="The row, as columns by name; null where there is none.")
+    reason: Literal["row_not_found", "row_deleted", "history_expired"] | None = Field(description="Why there is no row.")
+    row: dict[str, Any] | None = Field(description="The row, as columns by name; null if there is none.")
 
 
 class LookupAnswer(ReadAnswer):
-    """One result for each key, in their order."""
+    """One result for each key, in order."""
 
     results: list[LookupResult] = Field(description="One for each key, in the order of the keys.")
 
 
 class LookupBody(FewFields):
-    """Which keys to look up."""
+    """The keys to look up."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     keys: list[Any] = Field(
         min_length=1,
         max_length=MAX_LOOKUP_KEYS,
-        description="Objects with every key column; bare values where the key is one column.",
+        description="Objects with every key column; for a key of one column, also bare values.",
     )

@@ -1,4 +1,4 @@
-"""What a pull read may say in its query string, apart from conditions on rows."""
+"""Query parameters of pull reads, except conditions on rows."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class AskedRead:
 
 
 class FreshParameters(BaseModel):
-    """How fresh, as of when, and how numbers are written: what every pull read takes."""
+    """Parameters of every pull read: freshness, time, and form of numbers."""
 
     model_config = ConfigDict(frozen=True)
 
     as_of: str | None = Field(
-        None, max_length=64, description=f"Rows as they were at this event time, inclusive; of a versioned table. {_TIME}"
+        None, max_length=64, description=f"Rows as of this event time, inclusive; for a versioned table. {_TIME}"
     )
     as_of_ms: int | None = Field(None, ge=0, le=MAX_INSTANT_MS, description="The same as milliseconds since 1970.")
     min_position: str | None = Field(
@@ -55,13 +55,13 @@ class FreshParameters(BaseModel):
     max_staleness: str | None = Field(
         None,
         max_length=64,
-        description="Answer 503 `too_stale` where the last commit is older than this duration, unless the query runs and has read "
-        "everything there is in its log feeds.",
+        description="Answer 503 `too_stale` if the last commit is older than this duration, unless the query runs and has read "
+        "all records in its log feeds.",
         examples=["10s"],
     )
     bigints: Literal["number", "string"] = Field(
         "number",
-        description="How bigint and decimal values are written in JSON: many clients lose digits of numbers beyond 2^53.",
+        description="Form of bigint and decimal values in JSON: many clients lose digits of numbers beyond 2^53.",
     )
 
     def asked(self) -> AskedRead:
@@ -85,30 +85,30 @@ class FreshParameters(BaseModel):
 
 
 class RowsParameters(FreshParameters):
-    """What reads of rows take besides."""
+    """Additional parameters of reads of rows."""
 
     from_: str | None = Field(
         None,
         alias="from",
         max_length=64,
-        description=f"Versions instead of rows: those valid at or after this event time. {_TIME}",
+        description=f"Versions instead of rows: valid at or after this event time. {_TIME}",
     )
     to: str | None = Field(
-        None, max_length=64, description=f"Versions instead of rows: those valid at or before this event time. {_TIME}"
+        None, max_length=64, description=f"Versions instead of rows: valid at or before this event time. {_TIME}"
     )
-    order: Literal["asc", "desc"] = Field("asc", description="By key; of one key's versions by event time.")
+    order: Literal["asc", "desc"] = Field("asc", description="By key; versions of one key by event time.")
     state: Literal["final", "open", "any"] | None = Field(
         None,
-        description="Which windows: those whose row can no longer change, those that are open, or both. Default: `final` of a table "
-        "suppressed until its windows close, else `any`.",
+        description="Windows by state: `final`: the row can no longer change, `open`: it can, or both. Default: `final` for a table "
+        "suppressed until its windows close, otherwise `any`.",
     )
-    window_from: str | None = Field(None, max_length=64, description=f"Least start of a window, inclusive. {_TIME}")
-    window_to: str | None = Field(None, max_length=64, description=f"Greatest start of a window, exclusive. {_TIME}")
+    window_from: str | None = Field(None, max_length=64, description=f"Lower bound of a window's start, inclusive. {_TIME}")
+    window_to: str | None = Field(None, max_length=64, description=f"Upper bound of a window's start, exclusive. {_TIME}")
     limit: int = Field(DEFAULT_LIMIT, ge=1, le=MAX_LIMIT, description=MOST_OF_PAGE)
     cursor: str | None = Field(
         None,
         max_length=16_384,
-        description="`next` of the page before, with the same filters and order; absent for the first page. Read on as long as `next` is "
+        description="`next` of the previous page, with the same filters and order; absent for the first page. Continue while `next` is "
         "not null.",
     )
 

@@ -1,8 +1,8 @@
-"""Materialised tables as pull reads find them: what a table is, kept in memory, and how far it was in the very statement that read it.
+"""Materialised tables for pull reads: the schema of a table is kept in memory; its position comes from the statement that reads its rows.
 
-A read is one statement on an autocommit connection, hence one snapshot: the position it shows is that of its rows. What a table is
-(columns, key) comes from memory; the statement brings the versions of the relation and of its query along, so a table that was
-edited, deleted or made again meanwhile is noticed, looked up again, and read again.
+A read is one statement on an autocommit connection, hence one snapshot: its position belongs to its rows. Columns and
+key of a table come from memory. The statement returns the versions of the relation and of its query too; so a table that was
+edited, deleted or created again meanwhile is detected, looked up again, and read again.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from app.settings.limit_settings import LimitSettings
 from engine.plan.model import Output
 
 TOO_LARGE = "answer_too_large"
-"""The outcome of a key whose row, with those of the keys before it, is more than one answer may hold."""
+"""The outcome of a key whose row, with those of earlier keys, is over the limit of one answer."""
 
 STATEMENTS_KEPT = 256
-"""Texts of statements per table: the shapes of reads that a client repeats are few; a client that invents shapes fills no memory."""
+"""Statement texts per table. Clients repeat few shapes of reads; a client that invents shapes does not fill the memory."""
 
 _ATTEMPTS = 3
 _HEAD = """
@@ -50,11 +50,11 @@ _HEAD = """
 """
 _HEAD_COLUMNS = 7
 HEAD_ONLY = _HEAD
-"""The statement of a read that wants no rows."""
+"""The statement of a read without rows."""
 
 
 def with_head(body: str) -> str:
-    """Return a statement that answers ``body`` beside the position; ``body`` may read ``h.stream_time_ms`` and gives one row."""
+    """Return a statement for ``body`` and the position; ``body`` may read ``h.stream_time_ms`` and returns one row."""
     return f"SELECT h.*, f.* FROM ({_HEAD}) h CROSS JOIN LATERAL ({body}) f"  # noqa: S608 - the caller's statement, not its values
 
 
@@ -63,9 +63,9 @@ class ReadableTable:
     """A table as it was looked up.
 
     Attributes:
-        query: name of the query that writes it; None where it was kept without its query.
-        statements: texts of statements by shape, for whoever builds them.
-        shared: by statement, its reads that go together.
+        query: name of the query that writes it; None if it outlived its query.
+        statements: statement texts by shape.
+        shared: by statement, its shared reads.
     """
 
     relation_id: UUID
@@ -89,11 +89,11 @@ class ReadableTable:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How far a table is.
+    """The position of a table.
 
     Attributes:
         position: JSON text: feed to partition to next offset.
-        state: of the query that writes it; None without one, and where its driver is not heard of any more.
+        state: of the query that writes it; None without a query, and if its driver sends no heartbeat.
         age_s: seconds since the last commit, by the database's clock.
     """
 
@@ -105,11 +105,11 @@ class Head:
 
     @property
     def is_stale(self) -> bool:
-        """Whether nothing new comes: the query that writes it does not run."""
+        """Whether no new rows come: the query that writes it does not run."""
         return self.state != "running"
 
     def horizon_ms(self, output: Output) -> int | None:
-        """Return where the retained history begins: T - R (V4); None for an unversioned table, and before the first record."""
+        """Return the start of the retained history: T - R (V4); None for an unversioned table, and before the first record."""
         retention = output.history_retention_ms
         return None if retention is None or self.stream_time_ms is None else self.stream_time_ms - retention
 
@@ -119,9 +119,9 @@ class Ask:
     """One statement made with ``with_head``, and the parameters of its body.
 
     Attributes:
-        one_key: the statement takes a list of keys as ``%(k0)s``, answers lists of as many values, and is asked for this key alone, so that
-            it may be answered together with others that differ in nothing but the key.
-        is_scan: the statement may look at many rows; it waits with its like, and keeps no read by key waiting.
+        one_key: the only key of a statement that takes a list of keys as ``%(k0)s`` and returns lists of as many values. Reads that
+            differ only in the key share one statement.
+        is_scan: the statement may read many rows; it has a limit of its own, so that reads by key never wait for it.
     """
 
     statement: str
@@ -133,7 +133,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a read found: the body's columns."""
+    """The result of a read: the body's columns."""
 
     table: ReadableTable
     head: Head
@@ -154,7 +154,7 @@ class Readables:
 
         Args:
             name: the table.
-            ask: makes the statement, and refuses what the table cannot answer; called again where the table has changed.
+            ask: makes the statement, and raises for an impossible request; called again if the table has changed.
 
         Raises:
             NotFound: ``relation_not_found``.
@@ -163,7 +163,7 @@ class Readables:
             Unavailable: ``relation_changing``.
             Unprocessable: ``answer_too_large``.
             psycopg.DataError: a parameter is not of its column's type; only the text of a cursor can be.
-            psycopg.errors.QueryCanceled: it took too long.
+            psycopg.errors.QueryCanceled: the statement took too long.
         """
         for _ in range(_ATTEMPTS):
             known = self._known.get(name)
@@ -172,20 +172,20 @@ class Readables:
                 with self._gates.rows.passed():
                     table = await self._look_up(name)
             try:
-                wanted = ask(table)
+                request = ask(table)
             except AppError:
                 if known is None:
                     raise
-                self._known.pop(name, None)  # it may be right for what the table has become
+                self._known.pop(name, None)  # the request may be valid for the changed table
                 continue
-            gate = self._gates.scans if wanted.is_scan else self._gates.rows
+            gate = self._gates.scans if request.is_scan else self._gates.rows
             gate.enter()
             try:
-                row = await (self._fetch(wanted, table) if wanted.one_key is None else self._fetch_shared(wanted, table))
+                row = await (self._fetch(request, table) if request.one_key is None else self._fetch_shared(request, table))
             except psycopg.errors.ProgramLimitExceeded as error:  # 1 GB of text, before the statement could measure it
                 raise self.too_large(name, "?limit", "ask for fewer rows with a smaller `limit`") from error
             except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction):
-                row = None  # dropped, or made again with other columns, since it was looked up
+                row = None  # dropped, or created again with other columns, since it was looked up
             finally:
                 gate.leave()
             if row is not None and row[0] == table.relation_version and row[1] == table.query_version:
@@ -194,56 +194,56 @@ class Readables:
         raise Unavailable("relation_changing", f"'{name}' is being changed; try again", headers={"Retry-After": "1"})
 
     def too_large(self, name: str, pointer: str, cure: str) -> Unprocessable:
-        """Return the refusal to answer more than is read at once of what cannot be answered in parts."""
+        """Return the error for an answer over the limit that cannot be split into pages."""
         most = f"{self._bounds['answer_bytes']:,} bytes (SLACKWATER_LIMITS__ANSWER_BYTES)"
         detail = f"these rows of '{name}' hold more than one answer may, {most}; {cure}"
         return Unprocessable("answer_too_large", detail, [Fault(pointer, "answer_too_large", detail)])
 
-    async def _fetch(self, wanted: Ask, table: ReadableTable) -> tuple[Any, ...] | None:
-        params = {**wanted.params, **self._bounds, "relation": table.relation_id, "query": table.query_id}
-        pool = self._database.scans if wanted.is_scan else self._database.lookups
+    async def _fetch(self, request: Ask, table: ReadableTable) -> tuple[Any, ...] | None:
+        params = {**request.params, **self._bounds, "relation": table.relation_id, "query": table.query_id}
+        pool = self._database.scans if request.is_scan else self._database.lookups
         has_died = False
-        for _ in range(pool.max_size + 2):  # each may know a statement of what the table was
+        for _ in range(pool.max_size + 2):  # each connection may have a prepared statement for the old table
             async with pool.connection() as connection:
                 try:
-                    cursor = connection.cursor(binary=wanted.is_binary)
-                    await cursor.execute(wanted.statement, params, prepare=True)
+                    cursor = connection.cursor(binary=request.is_binary)
+                    await cursor.execute(request.statement, params, prepare=True)
                     return await cursor.fetchone()
                 except psycopg.errors.FeatureNotSupported:
-                    # The table was made again with columns of other types, and this connection knows the statement with the old ones.
+                    # The table was created again with columns of other types; this connection has prepared the statement with the old ones.
                     await connection.close()
                 except psycopg.OperationalError:
-                    # It died just now: the pool makes another.
+                    # The connection died just now: the pool makes another.
                     if has_died or not connection.closed:
                         raise
                     has_died = True
         return None
 
-    async def _fetch_shared(self, wanted: Ask, table: ReadableTable) -> tuple[Any, ...] | None:
-        shared = table.shared.get(wanted.statement)
+    async def _fetch_shared(self, request: Ask, table: ReadableTable) -> tuple[Any, ...] | None:
+        shared = table.shared.get(request.statement)
         if shared is None:
 
             async def fetch(keys: list[Any]) -> tuple[Any, ...] | None:
-                return await self._fetch(Ask(wanted.statement, {**wanted.params, "k0": keys}), table)
+                return await self._fetch(Ask(request.statement, {**request.params, "k0": keys}), table)
 
-            shared = table.shared[wanted.statement] = SharedReads(fetch, _of_one_key, _is_too_large)
-        return await shared.read(wanted.one_key)
+            shared = table.shared[request.statement] = SharedReads(fetch, _of_one_key, _is_too_large)
+        return await shared.read(request.one_key)
 
     async def _look_up(self, name: str) -> ReadableTable:
         async with self._database.reads.connect() as connection:
             relation = of_kind(await find_relation_async(connection, name), "table", name)
             writer, output = written(relation)
             columns = query.c.id, query.c.version
-            wanted = sa.select(*columns).where(query.c.name == writer, query.c.deleted_at.is_(None))
-            found = (await connection.execute(wanted)).one_or_none()
-        query_id, version = (None, None) if found is None else found
+            statement = sa.select(*columns).where(query.c.name == writer, query.c.deleted_at.is_(None))
+            row = (await connection.execute(statement)).one_or_none()
+        query_id, version = (None, None) if row is None else row
         table = ReadableTable(relation.id, relation.version, query_id, version, writer, output)
         self._known[name] = table
         return table
 
 
 def written(relation: RelationRow) -> tuple[str | None, Output]:
-    """Return the query that writes a table's rows, None for a result that outlived its own, and what they are kept as.
+    """Return the query that writes a table's rows (None for a result that outlived its query), and the output they are stored as.
 
     Raises:
         Conflict: ``table_not_materialised``.
@@ -257,10 +257,10 @@ def written(relation: RelationRow) -> tuple[str | None, Output]:
 
 
 def not_materialised(relation: RelationRow) -> Conflict:
-    """Return the refusal to read rows that are kept nowhere."""
+    """Return the error for a read of rows that are not stored."""
     return Conflict(
         "table_not_materialised",
-        f"'{relation.name}' is a source whose rows are kept nowhere. PUT /v1/tables/{relation.name} with \"materialize\": true keeps "
+        f"'{relation.name}' is a source whose rows are not stored. PUT /v1/tables/{relation.name} with \"materialize\": true stores "
         f'them for reading; or POST /v1/queries with "into": {{"table": …}} and read that table',
     )
 

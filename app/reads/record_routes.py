@@ -21,7 +21,7 @@ from app.http.answers.documented import answered, problems
 from app.http.answers.negotiation import lines_documented, page_response
 from app.http.answers.record_json import encode_records
 from app.http.examples import RECORDS
-from app.http.leaving import ended_with_client
+from app.http.leaving import cancel_on_client_disconnect
 from app.http.parameters import DEFAULT_LIMIT, MAX_NAME_LENGTH, Limit, Name, OnlyKnownParameters, ServicesOf
 from app.http.schemas import RecordsAnswer
 from app.reads.records import read_records
@@ -35,12 +35,12 @@ Partition = Annotated[
     Query(
         ge=0,
         le=100_000,
-        description="Which partition; each is read on its own. Absent: partition 0 of a source alone (the answer's `partition_count` says how "
-        "many there are); a derived stream as a whole, in the order "
-        "in which its query emitted the records, and offsets count over all of its partitions.",
+        description="Partition; each is read separately. Absent: for a source, partition 0 alone (`partition_count` of the answer is the "
+        "number of partitions); for a derived stream, all records in the order "
+        "in which its query emitted them, and offsets count over all of its partitions.",
     ),
 ]
-Offset = Annotated[int | None, Query(ge=0, le=MAX_OFFSET, description="First offset; absent: the oldest there is.")]
+Offset = Annotated[int | None, Query(ge=0, le=MAX_OFFSET, description="First offset; absent: the oldest one.")]
 _OK = answered(RECORDS, "Records in offset order.")
 _OK["content"] |= lines_documented('{"$offset":0,"$event_time_ms":1357035420000,"origin":"EWR","flight":1545}\n')
 
@@ -50,8 +50,8 @@ PartOf = Annotated[
     Query(
         max_length=MAX_NAME_LENGTH,
         pattern=r"^[^\x00]+$",
-        description="Read one of the answer's `parts`: what a query has appended to this stream, with the columns and the event times that they "
-        "have here. Offsets are the part's. Absent: the stream's own log.",
+        description="Read one of the answer's `parts`: results that a query appended to this stream, with the columns and the event times of "
+        "this stream. Offsets are the part's. Absent: the stream's own log.",
     ),
 ]
 
@@ -62,7 +62,7 @@ PartOf = Annotated[
     response_model=RecordsAnswer,
     responses={200: _OK, **problems(400, 404, 409, 410)},
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_records(
     name: Name,
     request: Request,
@@ -73,16 +73,16 @@ async def get_records(
     bigints: Bigints = "number",
     limit: Limit = DEFAULT_LIMIT,
 ) -> Response:
-    """Records of one partition from `offset` on; go on with `next_offset`. Sources and results alike.
+    """Records of one partition from `offset` on; continue with `next_offset`. For sources and results.
 
-    An answer ends early, before `limit`, where its records are large together (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`): there is more
-    as long as `next_offset` is less than `end_offset`.
+    An answer of large records ends before `limit` (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`): there are more records
+    while `next_offset` is less than `end_offset`.
 
-    Of a stream to which queries append (`into.append_to`) each part has offsets of its own: `parts` names them, `part` reads one. All records
-    together, resumable, are at `/changes`.
+    If queries append to the stream (`into.append_to`), each part has its own offsets: `parts` has their names, `part` reads one. `/changes`
+    has all records together, and can be resumed.
 
-    A stream that shares its feed skips the records of others, so offsets can have gaps. With `Accept: application/x-ndjson` records come
-    as lines.
+    A stream that shares its feed skips records of other relations, so offsets can have gaps. With `Accept: application/x-ndjson` records
+    come as lines.
     """
     async with services.database.reads.connect() as connection:
         relation = of_kind(await find_relation_async(connection, name), "stream", name)
@@ -109,7 +109,7 @@ async def get_records(
 
 
 async def _part(connection: AsyncConnection, name: str, part: str, parts: Sequence[str]) -> RelationRow:
-    """Return a part of a stream; one whose name who asks may not see is none."""
+    """Return a part of a stream. A part whose name the caller may not see counts as unknown."""
     if part not in parts or visible(part) != part:
         has = f"its parts are {', '.join(map(visible, parts))}" if parts else "no query appends to it"
         detail = f"'{name}' has no part '{part}'; {has}"
@@ -118,7 +118,7 @@ async def _part(connection: AsyncConnection, name: str, part: str, parts: Sequen
 
 
 def described(result: ResultPosition) -> dict[str, Any]:
-    """Return the part of an answer that says how far the result is."""
+    """Return the members of an answer about the position of the result."""
     return {
         "position": visible_position(result.position),
         "stream_time_ms": result.stream_time_ms,

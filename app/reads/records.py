@@ -1,4 +1,4 @@
-"""Reading a stream's records by partition and offset, straight from the built-in log."""
+"""Read a stream's records by partition and offset from the built-in log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.log.storage import FIND_FEED_SQL, HEADS_SQL, READ_SQL, cut_batch
 from engine.plan.catalog import CatalogEntry
 from engine.records.canonical import LOGGED, canonicalise
 
-# A relation that shares its feed may have few of its records; one answer looks through so many pages for them at most.
+# A relation that shares its feed may have few of its records; one answer reads at most this number of pages for them.
 PAGES_PER_ANSWER = 20
 
 Connection = psycopg.AsyncConnection[Any]
@@ -28,14 +28,14 @@ Connection = psycopg.AsyncConnection[Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordsPage:
-    """A stretch of one partition, or of a derived stream as a whole.
+    """A range of one partition, or of a derived stream as a whole.
 
     Attributes:
-        partition: which; None: of all, by the numbers of the rows (``engine.log.sequences``).
-        partition_count: how many partitions there are to read; None where ``partition`` is.
-        frame: canonical records with ``_offset`` and the mark ``$replayed``; those of other relations in the same feed are left out.
-        next_offset: where to go on.
-        end_offset: the partition's present end.
+        partition: which; None: all, by the numbers of the rows (``engine.log.sequences``).
+        partition_count: number of partitions; None if ``partition`` is None.
+        frame: canonical records with ``_offset`` and the mark ``$replayed``; without those of other relations in the feed.
+        next_offset: where to continue.
+        end_offset: the partition's current end.
     """
 
     partition: int | None
@@ -48,14 +48,14 @@ class RecordsPage:
 async def read_records(
     connection: Connection, entry: CatalogEntry, partition: int | None, offset: int | None, most: Most, now_ms: int
 ) -> RecordsPage:
-    """Read up to so many records from ``offset`` on; None begins with the oldest there is.
+    """Read up to ``most`` records from ``offset`` on; None begins with the oldest.
 
-    Without a partition: of a source partition 0, of a derived stream all of them in the order of emission.
+    Without a partition: for a source partition 0, for a derived stream all records in the order of emission.
 
     Raises:
-        Conflict: ``not_readable``: the relation is not kept in the built-in log.
+        Conflict: ``not_readable``: the relation is not in the built-in log.
         NotFound: ``partition_not_found``.
-        Gone: ``offset_expired``: retention removed it.
+        Gone: ``offset_expired``: retention removed the records.
     """
     is_numbered = partition is None and entry.feed.is_derived
     place = _sequence(connection, entry) if is_numbered else _partition(connection, entry, partition or 0)
@@ -68,18 +68,23 @@ async def read_records(
     for _ in range(PAGES_PER_ANSWER):
         end = start
         if start < end_offset:
-            wanted = {"feed_id": feed_id, "partition": partition or 0, "start": start, "rows": min(rows, end_offset - start)}
-            end = await end_within(connection, wanted, most.bytes, is_numbered=is_numbered)
-        found = []
+            range_params = {
+                "feed_id": feed_id,
+                "partition": partition or 0,
+                "start": start,
+                "rows": min(rows, end_offset - start),
+            }
+            end = await end_within(connection, range_params, most.bytes, is_numbered=is_numbered)
+        frames = []
         params = {"feed_id": feed_id, "partition": partition or 0, "start": start, "end": end}
         async for raw in _numbered(connection, params) if is_numbered else _frames(connection, params):
             accepted, _ = canonicalise(raw, entry.relation, now_ms, LOGGED, member)
-            found.append(with_marks(accepted, raw).select("_offset", "_ts", "_op", REPLAYED, *entry.relation.columns.names))
+            frames.append(with_marks(accepted, raw).select("_offset", "_ts", "_op", REPLAYED, *entry.relation.columns.names))
         start = end
-        if start >= end_offset or any(frame.height for frame in found):
+        if start >= end_offset or any(frame.height for frame in frames):
             break
-    own = None if is_numbered else partition or 0
-    return RecordsPage(own, partition_count, pl.concat(found) if found else pl.DataFrame(), start, end_offset)
+    partition_read = None if is_numbered else partition or 0
+    return RecordsPage(partition_read, partition_count, pl.concat(frames) if frames else pl.DataFrame(), start, end_offset)
 
 
 async def _sequence(connection: Connection, entry: CatalogEntry) -> tuple[int, int, int, int | None]:
@@ -90,7 +95,7 @@ async def _sequence(connection: Connection, entry: CatalogEntry) -> tuple[int, i
 
 
 async def _numbered(connection: Connection, params: dict[str, int]) -> AsyncIterator[pl.DataFrame]:
-    """Yield the rows of a derived stream with these numbers as ``_offset``."""
+    """Yield the rows of a derived stream with their numbers as ``_offset``."""
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(READ_SEQUENCE_SQL, params)
         for frame in blocks(iter(await cursor.fetchall()), params["start"], params["end"]):
@@ -105,14 +110,14 @@ async def _partition(connection: Connection, entry: CatalogEntry, partition: int
             "not_readable", f"'{name}' reads {entry.feed.traits.holds}; only records in the built-in log can be read by offset"
         )
     heads = await (await connection.execute(HEADS_SQL, {"feed_id": feed[0]})).fetchall()
-    for found, start_offset, next_offset in heads:
-        if found == partition:
+    for number, start_offset, next_offset in heads:
+        if number == partition:
             return feed[0], start_offset, next_offset, len(heads)
     raise NotFound("partition_not_found", f"'{name}' has {len(heads)} partitions, numbered from 0")
 
 
 async def _frames(connection: Connection, params: dict[str, int]) -> AsyncIterator[pl.DataFrame]:
-    """Yield the batches that meet the stretch, cut to it, with ``_offset``."""
+    """Yield the batches of a range, cut to it, with ``_offset``."""
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(READ_SQL, params)
         async for base, payload in cursor:

@@ -1,4 +1,4 @@
-"""The mark on results of replayed late records, as readers of a log carry it along."""
+"""The mark of results from replayed late records, added when a log is read."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from engine.commit.sink import REPLAYED
 from engine.frames.frames import with_series
 
 
-def with_marks(judged: pl.DataFrame, raw: pl.DataFrame) -> pl.DataFrame:
+def with_marks(records: pl.DataFrame, raw: pl.DataFrame) -> pl.DataFrame:
     """Add the column ``$replayed`` to records of the log.
 
     Args:
-        judged: with ``_offset``.
-        raw: the batch that they are of, with ``_offset``; one without replayed results lacks the column.
+        records: with ``_offset``.
+        raw: the batch of these records, with ``_offset``; without replayed results it lacks the column.
     """
     if REPLAYED not in raw.columns:
-        return with_series(judged, pl.Series(REPLAYED, np.zeros(judged.height, np.bool_)))
+        return with_series(records, pl.Series(REPLAYED, np.zeros(records.height, np.bool_)))
     offsets = raw.filter(pl.col(REPLAYED))["_offset"]
-    return judged.with_columns(pl.col("_offset").is_in(offsets.implode()).alias(REPLAYED))
+    return records.with_columns(pl.col("_offset").is_in(offsets.implode()).alias(REPLAYED))

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from app.errors.app_errors import BadRequest, Fault, Unprocessable
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.answers.negotiation import SEPARATORS, arrow_documented, joined_response, lines_documented, requested_form
-from app.http.leaving import ended_with_client
+from app.http.leaving import cancel_on_client_disconnect
 from app.http.parameters import MAX_KEY_LENGTH, Name, OnlyKnownParameters, ServicesOf, known_parameters
 from app.http.requests.bodies import JsonBody, request_body, validated
 from app.reads.freshness import read_fresh
@@ -28,7 +28,7 @@ keys = APIRouter(prefix="/v1/tables", tags=["reads"], route_class=KeyRoute)
 
 Bigints = Annotated[
     Literal["number", "string"],
-    Query(description="How bigint and decimal values are written: many clients lose digits of numbers beyond 2^53."),
+    Query(description="Form of bigint and decimal values: many clients lose digits of numbers beyond 2^53."),
 ]
 _OK = answered(ROWS, "Rows in key order, as of the last commit.")
 _OK["content"] |= lines_documented('{"origin":"JFK","window_start":"2013-01-01T10:00:00Z","flights":17,"$state":"final"}\n')
@@ -38,17 +38,17 @@ _FILTERS = [known_parameters((KEY_PREFIX, COLUMN_PREFIX))]
 
 
 @router.get("/{name}/rows", summary="Read a table's rows", response_model=RowsAnswer, responses=_RESPONSES, dependencies=_FILTERS)
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_rows(name: Name, request: Request, services: ServicesOf, parameters: Rows) -> Response:
     """Rows as of the query's last commit, in every state of the query: `stale` is true while it does not run.
 
-    **Conditions**, all of which must hold: `key.<column>=value` on key columns, `where.<column>=value` on any column; behind the column
-    may stand `.eq .ne .gt .ge .lt .le .in .null`: `where.delay.ge=15`, `where.carrier.in=B6,AA` (a JSON array where values hold commas),
-    `where.temp.null=false`. `ne` also finds nulls. In a windowed table `window_from` and `window_to` bound the start of the window.
+    **Conditions** must all hold: `key.<column>=value` on key columns, `where.<column>=value` on any column; an operator may follow the column:
+    `.eq .ne .gt .ge .lt .le .in .null`: `where.delay.ge=15`, `where.carrier.in=B6,AA` (a JSON array if values have commas),
+    `where.temp.null=false`. `ne` also matches nulls. In a windowed table `window_from` and `window_to` bound the start of the window.
 
-    **Time.** `as_of` gives rows as they were at an event time; `from` and `to` give every version whose validity meets the range, each
-    with `$valid_from_ms` and `$valid_to_ms` (null: still valid); both need a versioned table. What is older than the retained history
-    answers 410 `history_expired`; a range that begins there says so in `truncated`. Rows of windowed tables carry `$state`: `final` or
+    **Time.** `as_of` returns rows as of an event time; `from` and `to` return every version that is valid in the range, each
+    with `$valid_from_ms` and `$valid_to_ms` (null: still valid); both need a versioned table. Times before the retained history
+    answer 410 `history_expired`; a range that begins there has `truncated` true. Rows of windowed tables have `$state`: `final` or
     `open`.
 
     Rows come in key order, page by page with `cursor`; as JSON, with `Accept: application/x-ndjson` as lines, with
@@ -65,7 +65,7 @@ async def get_rows(name: Name, request: Request, services: ServicesOf, parameter
     responses=_RESPONSES,
     dependencies=_FILTERS,
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_rows_of_key(
     name: Name,
     key: Annotated[str, Path(description="Value of the key column.", examples=["JFK"], max_length=MAX_KEY_LENGTH)],
@@ -73,11 +73,11 @@ async def get_rows_of_key(
     services: ServicesOf,
     parameters: Rows,
 ) -> Response:
-    """The row of one key, or its windows: the same answer as `?key.<column>=…`, but 404 where there is none.
+    """The row of one key, or its windows: the same answer as `?key.<column>=…`, but 404 if there is no row.
 
-    `row_not_found`: there is no row; `row_deleted`: a versioned table had one, and it was deleted; 410 `history_expired`: it cannot be
-    said any more, because the time asked for is older than the retained history and the key's latest version began later. With `from`
-    or `to`: the key's versions, none being no error. For tables with one key column beside the window; composite keys are asked for as
+    `row_not_found`: there is no row; `row_deleted`: a versioned table had a row, and it was deleted; 410 `history_expired`: unknown,
+    because the requested time is before the retained history and the key's latest version began later. With `from`
+    or `to`: the key's versions; an empty list is not an error. Only for tables with one key column beside the window; for composite keys use
     `/rows?key.a=…&key.b=…`.
     """
     asked = parameters.asked()
@@ -89,33 +89,33 @@ async def get_rows_of_key(
     summary="Look many keys up",
     response_model=LookupAnswer,
     responses={
-        200: answered(LOOKUP, "One result for each key, in their order."),
+        200: answered(LOOKUP, "One result for each key, in order."),
         **problems(400, 404, 409, 413, 415, 422, 429, 504),
     },
     openapi_extra=request_body(
         "LookupBody",
         body_examples(
             keys=("Whole keys", LOOKUP_BODY),
-            values=("Bare values, where the key is one column", {"keys": ["JFK", "EWR"]}),
+            values=("Bare values, if the key has one column", {"keys": ["JFK", "EWR"]}),
         ),
     ),
     dependencies=[OnlyKnownParameters],
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def post_lookup(name: Name, body: JsonBody, request: Request, services: ServicesOf, parameters: Fresh) -> Response:
-    """Up to 1,000 keys in one consistent read, each found or not, and why not.
+    """Up to 1,000 keys in one consistent read, each with its row or the reason why there is none.
 
-    A key is an object with every key column (also the window's bounds, in a windowed table); where the key is one column, the bare value
-    does. `reason` is `row_not_found`, or of a versioned table `row_deleted` or `history_expired`. With `Accept: application/x-ndjson`
-    results come as lines.
+    A key is an object with every key column (in a windowed table, with the window's bounds too); for a key of one column, the bare value
+    is sufficient. `reason` is `row_not_found`, or for a versioned table `row_deleted` or `history_expired`. With
+    `Accept: application/x-ndjson` results come as lines.
     """
-    given = validated(LookupBody, body).keys
+    requested_keys = validated(LookupBody, body).keys
     asked, has_text_numbers = parameters.asked(), parameters.bigints == "string"
 
     def ask(table: ReadableTable) -> Ask:
         if asked.at_ms is not None and table.output.history_retention_ms is None:
             raise not_versioned(table.output, "as_of")
-        return lookup_ask(_keys(table.output, given), asked.at_ms, has_text_numbers=has_text_numbers)(table)
+        return lookup_ask(_keys(table.output, requested_keys), asked.at_ms, has_text_numbers=has_text_numbers)(table)
 
     reading = await read_fresh(services, name, asked.freshness, lambda: services.of(Readables).read(name, ask))
     outcomes, rows = reading.values
@@ -144,18 +144,18 @@ def _read_request(name: str, request: Request, parameters: RowsParameters, asked
     )
 
 
-def _keys(output: Output, given: Sequence[Any]) -> list[tuple[object, ...]]:
-    """Parse the keys of a lookup, every fault with its pointer."""
+def _keys(output: Output, values: Sequence[Any]) -> list[tuple[object, ...]]:
+    """Parse the keys of a lookup; each fault has its pointer."""
     if not output.key:
         raise BadRequest("table_without_key", f"'{output.name}' has one row and no key; GET /v1/tables/{output.name}/rows")
     keys, faults = [], []
-    for place, one in enumerate(given):
+    for place, one in enumerate(values):
         try:
             keys.append(parse_key(one, output.columns, output.key))
         except ValueError as error:
             faults.append(Fault(f"/keys/{place}", "bad_key", str(error)))
     if faults:
-        raise Unprocessable("bad_key", f"{len(faults)} of {len(given)} keys: {faults[0].pointer}: {faults[0].detail}", faults)
+        raise Unprocessable("bad_key", f"{len(faults)} of {len(values)} keys: {faults[0].pointer}: {faults[0].detail}", faults)
     return keys
 
 

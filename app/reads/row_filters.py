@@ -1,4 +1,4 @@
-"""Conditions on rows as they stand in URLs and bodies: ``key.origin=JFK``, ``where.delay.ge=5``. Parsed against a table's columns. Pure."""
+"""Conditions on rows in URLs and bodies: ``key.origin=JFK``, ``where.delay.ge=5``. Parsed with a table's columns. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Operator = Literal["eq", "ne", "gt", "ge", "lt", "le", "in", "null"]
 KEY_PREFIX, COLUMN_PREFIX = "key.", "where."
 MAX_FILTERS = 32
 MAX_LISTED = 1_000
-"""Values of one ``in``."""
+"""Limit of values in one ``in``."""
 
 _ORDERED = ("gt", "ge", "lt", "le")
 _BOOLEANS = {"true": True, "false": False}
@@ -27,7 +27,7 @@ class Comparison:
     """One condition: ``column operator value``.
 
     Attributes:
-        value: of the column's Python type; a list of them for ``in``; for ``null`` whether the column shall be null.
+        value: of the column's Python type; for ``in`` a list of them; for ``null`` whether the column must be null.
     """
 
     column: str
@@ -36,7 +36,7 @@ class Comparison:
 
 
 def is_filter(parameter: str) -> bool:
-    """Whether a query parameter is a condition on rows."""
+    """Return whether a query parameter is a condition on rows."""
     return parameter.startswith((KEY_PREFIX, COLUMN_PREFIX))
 
 
@@ -46,7 +46,7 @@ def parse_filters(parameters: Iterable[tuple[str, str]], columns: Schema, key: S
     Args:
         parameters: query parameters for which ``is_filter`` is true, in any order.
         columns: of the table.
-        key: its key columns: what ``key.`` may name.
+        key: its key columns, allowed in ``key.``.
 
     Raises:
         BadRequest: ``unknown_parameter``, ``bad_parameter``: for each that is wrong, with the column and what a value of its type is like.
@@ -104,7 +104,7 @@ def _value(text: str, operator: Operator, declared: ColumnType) -> Any:
 
 
 def _listed(text: str) -> list[str]:
-    """Return the texts of a list: separated by commas, or a JSON array where a value has a comma in it."""
+    """Return the texts of a list: separated by commas, or a JSON array if a value has a comma."""
     if not text.startswith("["):
         parts = text.split(",")
     else:
@@ -122,7 +122,7 @@ def parse_key(given: Any, columns: Schema, key: Sequence[str]) -> tuple[object, 
     """Parse one key of a lookup: an object with every key column; for a key of one column also the bare value.
 
     Raises:
-        ValueError: something is missing, too much, or not of its column's type.
+        ValueError: a column is missing, unknown, or its value is not of its type.
     """
     if isinstance(given, Mapping):
         missing = [name for name in key if name not in given]
@@ -146,7 +146,7 @@ def _key_part(name: str, value: Any, declared: ColumnType) -> object:
 
 
 def _text(value: Any) -> str:
-    """Return a JSON value as it would stand in a URL."""
+    """Return a JSON value in the form of a URL."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

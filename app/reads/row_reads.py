@@ -1,4 +1,4 @@
-"""One pull read: checked against the table, made into a statement, and its answer put together."""
+"""One pull read: check it against the table, build its statement, and build its answer."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ FOUND = "found"
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What a request asks of a table; nothing of it is checked against the table yet.
+    """A requested read, not yet checked against the table.
 
     Attributes:
         filters: query parameters that are conditions.
-        single_key: the path's key, None for a read of many rows.
-        at_ms: as of when; None for now.
+        single_key: the path's key; None for a read of many rows.
+        at_ms: as of this time; None for now.
         range_ms: of a history; None for rows.
     """
 
@@ -54,62 +54,62 @@ class ReadRequest:
 
     @property
     def is_row_of_now(self) -> bool:
-        """Whether it is one key's row as it is, without any condition beside."""
+        """Whether it reads one key's current row, without any condition."""
         is_now = self.at_ms is None and self.range_ms is None and self.state is None
         is_whole = not self.filters and self.bounds_ms == (None, None) and self.cursor is None
         return self.single_key is not None and is_now and is_whole and self.form != "arrow"
 
     @property
     def selection(self) -> str:
-        """Return a digest of what chooses and orders the rows: pages with another one are not pages of the same answer."""
+        """Return a digest of the selection and order of rows. A cursor belongs to reads with the same digest."""
         chosen = self.single_key, sorted(self.filters), self.at_ms, self.range_ms, self.state, self.bounds_ms, self.is_descending
         return hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:12]
 
 
-async def answer_rows(services: Services, wanted: ReadRequest, freshness: Freshness) -> Response:
-    """Read and answer.
+async def answer_rows(services: Services, request: ReadRequest, freshness: Freshness) -> Response:
+    """Read rows and return the answer.
 
     Raises:
-        AppError: whatever is wrong with the request, or cannot be answered.
+        AppError: the request is invalid or cannot be answered.
     """
-    read = _RowsRead(wanted)
+    read = _RowsRead(request)
 
     async def run() -> Reading:
         try:
-            return await services.of(Readables).read(wanted.table, read.ask)
-        except psycopg.DataError as error:  # values of filters were parsed before; a cursor's can only be tried
+            return await services.of(Readables).read(request.table, read.ask)
+        except psycopg.DataError as error:  # values of filters are parsed before; texts of a cursor are checked here only
             raise bad_cursor() from error
         except psycopg.errors.QueryCanceled as error:
             raise read.too_expensive(services.settings.limits.read_timeout_ms) from error
 
-    reading = read.counted(await read_fresh(services, wanted.table, freshness, run))
+    reading = read.counted(await read_fresh(services, request.table, freshness, run))
     if reading.values[3]:
         raise services.of(Readables).too_large(
-            wanted.table, "?limit", "ask for fewer rows with a smaller `limit`, or keep less in a row"
+            request.table, "?limit", "ask for fewer rows with a smaller `limit`, or keep less in a row"
         )
     output = reading.table.output
     horizon_ms = reading.head.horizon_ms(output)
-    is_expired = wanted.at_ms is not None and horizon_ms is not None and wanted.at_ms < horizon_ms
-    is_missing = wanted.single_key is not None and wanted.range_ms is None and not reading.values[0]
+    is_expired = request.at_ms is not None and horizon_ms is not None and request.at_ms < horizon_ms
+    is_missing = request.single_key is not None and request.range_ms is None and not reading.values[0]
     key = read.whole_key(output) if output.history_retention_ms is not None and (is_expired or is_missing) else None
     if key is not None:
-        # A key's latest version may answer from before the retained history (V4); and why there is none is known per key.
-        outcome = await _outcome(services, wanted, key)
-        if outcome == "history_expired" or (wanted.single_key is not None and outcome != FOUND):
-            raise missing(wanted.table, outcome, horizon_ms)
+        # A key's latest version may answer for times before the retained history (V4); and the reason for a missing row is known per key.
+        outcome = await _outcome(services, request, key)
+        if outcome == "history_expired" or (request.single_key is not None and outcome != FOUND):
+            raise missing(request.table, outcome, horizon_ms)
         if outcome != FOUND:
             return read.response(reading, is_empty=True)
     elif is_expired:
-        raise missing(wanted.table, "history_expired", horizon_ms)
+        raise missing(request.table, "history_expired", horizon_ms)
     elif is_missing:
-        raise missing(wanted.table, "row_not_found", horizon_ms)
+        raise missing(request.table, "row_not_found", horizon_ms)
     return read.response(reading)
 
 
-async def _outcome(services: Services, wanted: ReadRequest, key: tuple[object, ...]) -> str:
-    at_ms = MAX_INSTANT_MS if wanted.at_ms is None else wanted.at_ms
+async def _outcome(services: Services, request: ReadRequest, key: tuple[object, ...]) -> str:
+    at_ms = MAX_INSTANT_MS if request.at_ms is None else request.at_ms
     ask = lookup_ask([key], at_ms, has_text_numbers=False)
-    reading = await services.of(Readables).read(wanted.table, ask)
+    reading = await services.of(Readables).read(request.table, ask)
     outcome: str = reading.values[0][0]
     return FOUND if outcome == TOO_LARGE else outcome
 
@@ -117,7 +117,7 @@ async def _outcome(services: Services, wanted: ReadRequest, key: tuple[object, .
 def lookup_ask(
     keys: Sequence[tuple[object, ...]], at_ms: int | None, *, has_text_numbers: bool
 ) -> Callable[[ReadableTable], Ask]:
-    """Return what asks a table for whole keys, parsed before against the same table."""
+    """Return a function that makes the read of whole keys. The keys were parsed with the schema of the same table."""
 
     def ask(table: ReadableTable) -> Ask:
         shape = "lookup", has_text_numbers
@@ -129,7 +129,7 @@ def lookup_ask(
 
 
 def missing(table: str, outcome: str, horizon_ms: int | None) -> NotFound | Gone:
-    """Return the error for a key that has no row to show."""
+    """Return the error for a key without a row."""
     if outcome == "history_expired":
         return Gone(
             "history_expired",
@@ -142,59 +142,59 @@ def missing(table: str, outcome: str, horizon_ms: int | None) -> NotFound | Gone
 
 
 class _RowsRead:
-    """One request's way through ``Readables.read``: ``ask`` may be called again where the table changes meanwhile."""
+    """One request during ``Readables.read``: ``ask`` may be called again if the table changes."""
 
-    def __init__(self, wanted: ReadRequest) -> None:
-        self._wanted = wanted
+    def __init__(self, request: ReadRequest) -> None:
+        self._request = request
         self._comparisons: tuple[Comparison, ...] = ()
         self._shape = RowsShape()
         self._is_looked_up = False
         self._output: Output | None = None
 
     def ask(self, table: ReadableTable) -> Ask:
-        """Check the request against the table and make its statement."""
-        output, wanted = table.output, self._wanted
+        """Check the request against the table and return its statement."""
+        output, request = table.output, self._request
         self._output = output
         key = self._key_alone(output)
         self._is_looked_up = key is not None
         if key is not None:
-            ask = lookup_ask([], None, has_text_numbers=wanted.has_text_numbers)(table)
+            ask = lookup_ask([], None, has_text_numbers=request.has_text_numbers)(table)
             return replace(ask, one_key=key)
-        self._comparisons = _comparisons(output, wanted)
-        source = "history" if wanted.range_ms is not None else "now" if wanted.at_ms is None else "as_of"
+        self._comparisons = _comparisons(output, request)
+        source = "history" if request.range_ms is not None else "now" if request.at_ms is None else "as_of"
         if source != "now" and output.history_retention_ms is None:
             raise not_versioned(output, "from" if source == "history" else "as_of")
         shape = RowsShape(
             source=source,  # type: ignore[arg-type]  # one of the three
-            form="columns" if wanted.form == "arrow" else "json",
+            form="columns" if request.form == "arrow" else "json",
             comparisons=tuple([(one.column, one.operator) for one in self._comparisons]),
-            state=_state(output, wanted),
-            bounds=(wanted.bounds_ms[0] is not None, wanted.bounds_ms[1] is not None),
-            is_after=wanted.cursor is not None,
-            is_descending=wanted.is_descending,
-            has_text_numbers=wanted.has_text_numbers,
+            state=_state(output, request),
+            bounds=(request.bounds_ms[0] is not None, request.bounds_ms[1] is not None),
+            is_after=request.cursor is not None,
+            is_descending=request.is_descending,
+            has_text_numbers=request.has_text_numbers,
         )
         self._shape = shape
-        params = parameters([one.value for one in self._comparisons], _after(wanted, len(order_of(output, shape))))
-        params |= {"limit": wanted.limit, "separator": SEPARATORS[wanted.form], "at": wanted.at_ms}
-        if wanted.range_ms is not None:
-            params |= {"from": wanted.range_ms[0], "to": wanted.range_ms[1]}
-        for name, bound in zip(("window_from", "window_to"), wanted.bounds_ms, strict=True):
+        params = parameters([one.value for one in self._comparisons], _after(request, len(order_of(output, shape))))
+        params |= {"limit": request.limit, "separator": SEPARATORS[request.form], "at": request.at_ms}
+        if request.range_ms is not None:
+            params |= {"from": request.range_ms[0], "to": request.range_ms[1]}
+        for name, bound in zip(("window_from", "window_to"), request.bounds_ms, strict=True):
             params[name] = None if bound is None else instant(bound)
         statement = table.statement(shape, lambda: rows_statement(output, shape))
         return Ask(statement, params, is_binary=shape.form == "columns", is_scan=not self._is_by_key(output))
 
     def _is_by_key(self, output: Output) -> bool:
-        """Whether the conditions are one whole key, beside the window's bounds: an index then leads to the rows."""
-        named = output.key[:-2] if output.is_windowed else output.key
+        """Return whether the conditions are one whole key, beside the window's bounds, so that an index finds the rows."""
+        key = output.key[:-2] if output.is_windowed else output.key
         compared = {one.column for one in self._comparisons if one.operator == "eq"}
-        return bool(named) and compared.issuperset(named) and all(one.column in output.key for one in self._comparisons)
+        return bool(key) and compared.issuperset(key) and all(one.column in output.key for one in self._comparisons)
 
     def _key_alone(self, output: Output) -> object | None:
-        """Return the key where a lookup gives the same answer, which costs less; None also where its text is none of the key's type."""
-        text = self._wanted.single_key
+        """Return the key if a lookup, which costs less, gives the same answer; None otherwise, and for a text not of the key's type."""
+        text = self._request.single_key
         is_alone = len(output.key) == 1 and not output.is_windowed and output.history_retention_ms is None
-        if text is None or not is_alone or not self._wanted.is_row_of_now:
+        if text is None or not is_alone or not self._request.is_row_of_now:
             return None
         try:
             return parse_value(text, output.columns[output.key[0]])
@@ -202,10 +202,10 @@ class _RowsRead:
             return None
 
     def too_expensive(self, timeout_ms: int) -> TooExpensive:
-        """Return the error for a read that the database did not finish, with each condition that no index helps."""
-        output, wanted = self._output, self._wanted
+        """Return the error for a read that the database did not finish, with each condition that no index supports."""
+        output, request = self._output, self._request
         if output is None:
-            return read_too_expensive(wanted.table, timeout_ms)
+            return read_too_expensive(request.table, timeout_ms)
         led = {name for count, name in enumerate(output.key) if self._is_led(output.key[:count])}
         unhelped = [one for one in self._comparisons if one.column not in led]
         prefixes = {True: KEY_PREFIX, False: COLUMN_PREFIX}
@@ -216,48 +216,48 @@ class _RowsRead:
             f"{reason}Ask for the key's first columns (`key.<column>=…`), bound windows with `window_from` and `window_to`, take fewer rows "
             "with `limit`; or POST a query that puts these rows into a table whose key you can ask for"
         )
-        found = read_too_expensive(f"/v1/tables/{wanted.table}/rows", timeout_ms, detail)
-        found.faults = tuple(Fault(f"?{name}", found.code, "no index leads to these rows") for name in names)
-        return found
+        error = read_too_expensive(f"/v1/tables/{request.table}/rows", timeout_ms, detail)
+        error.faults = tuple(Fault(f"?{name}", error.code, "no index leads to these rows") for name in names)
+        return error
 
     def _is_led(self, columns: Sequence[str]) -> bool:
-        """Whether each of these columns is compared with one value, so that the index orders by the next one."""
+        """Return whether each of these columns is compared with one value, so that the index is ordered by the next column."""
         return set(columns) <= {one.column for one in self._comparisons if one.operator == "eq"}
 
     def counted(self, reading: Reading) -> Reading:
-        """Return the reading with the columns of ``rows_statement``, also where it was a lookup."""
+        """Return the reading with the columns of ``rows_statement``, even if it was a lookup."""
         if not self._is_looked_up:
             return reading
         outcome, row = reading.values
-        found = int(outcome in (FOUND, TOO_LARGE))
-        return replace(reading, values=(found, found, None, outcome == TOO_LARGE, row))
+        count = int(outcome in (FOUND, TOO_LARGE))
+        return replace(reading, values=(count, count, None, outcome == TOO_LARGE, row))
 
     def whole_key(self, output: Output) -> tuple[object, ...] | None:
-        """Return the one key that the conditions name and nothing else; None where they say more or less."""
+        """Return the key if the conditions name exactly one whole key; otherwise None."""
         values = {one.column: one.value for one in self._comparisons if one.operator == "eq"}
         is_key_alone = len(values) == len(self._comparisons) == len(output.key) and set(values) == set(output.key)
-        is_page = self._wanted.cursor is not None or self._wanted.bounds_ms != (None, None)
+        is_page = self._request.cursor is not None or self._request.bounds_ms != (None, None)
         return tuple(values[name] for name in output.key) if is_key_alone and not is_page else None
 
     def response(self, reading: Reading, *, is_empty: bool = False) -> Response:
-        """Put the answer together; without rows where those found are as good as forgotten."""
-        wanted, output = self._wanted, reading.table.output
+        """Return the answer; ``is_empty`` leaves out rows that count as forgotten."""
+        request, output = self._request, reading.table.output
         values: tuple[Any, ...] = (0, *(None for _ in reading.values[1:])) if is_empty else reading.values
-        count, shown_count, last, _, *found = values
+        count, shown_count, last, _, *columns = values
         is_more = last is not None and count > shown_count and output.key
-        following = encode_cursor([wanted.selection, *json.loads(last)]) if is_more else None
-        rest = members(wanted.table, reading.head, output, wanted.at_ms)
+        following = encode_cursor([request.selection, *json.loads(last)]) if is_more else None
+        rest = members(request.table, reading.head, output, request.at_ms)
         horizon_ms = reading.head.horizon_ms(output)
-        is_truncated = wanted.range_ms is not None and horizon_ms is not None and wanted.range_ms[0] < horizon_ms
+        is_truncated = request.range_ms is not None and horizon_ms is not None and request.range_ms[0] < horizon_ms
         rest["truncated"] = "true" if is_truncated else "false"
         rest["next"] = "null" if following is None else f'"{following}"'
-        if wanted.form == "arrow":
-            return arrow_response([*output.columns.items(), *marks_of(output, self._shape)], found, rest)
-        return joined_response(wanted.form, "rows", found[0] or "", rest)
+        if request.form == "arrow":
+            return arrow_response([*output.columns.items(), *marks_of(output, self._shape)], columns, rest)
+        return joined_response(request.form, "rows", columns[0] or "", rest)
 
 
 def members(table: str, head: Head, output: Output, at_ms: int | None) -> dict[str, str]:
-    """Return what every answer carries beside its rows, as JSON texts."""
+    """Return the members of every answer beside its rows, as JSON texts."""
     horizon_ms = head.horizon_ms(output)
     committed_at = head.committed_at
     return {
@@ -272,62 +272,62 @@ def members(table: str, head: Head, output: Output, at_ms: int | None) -> dict[s
 
 
 def not_versioned(output: Output, parameter: str) -> Conflict:
-    """Return the refusal to read the history of a table that keeps none."""
+    """Return the error for a history read of a table without history."""
     detail = (
-        f"'{output.name}' keeps no history, so only its rows of now can be read; `versioned` of its source, or `into.versioned` of its "
+        f"'{output.name}' keeps no history, so only its current rows can be read; `versioned` of its source, or `into.versioned` of its "
         'query, {"history_retention": …}, keeps one'
     )
     return Conflict("table_not_versioned", detail, [Fault(f"?{parameter}", "table_not_versioned", detail)])
 
 
-def _after(wanted: ReadRequest, length: int) -> list[str] | None:
-    """Return the texts of the row that the page comes after, ``length`` of them; None for the first page."""
-    cursor = decode_cursor(wanted.cursor, [str] * (1 + length))
+def _after(request: ReadRequest, length: int) -> list[str] | None:
+    """Return the texts of the last row before the page, ``length`` of them; None for the first page."""
+    cursor = decode_cursor(request.cursor, [str] * (1 + length))
     if cursor is None:
         return None
-    if cursor[0] != wanted.selection:
+    if cursor[0] != request.selection:
         raise bad_cursor()
     return [str(part) for part in cursor[1:]]
 
 
-def _comparisons(output: Output, wanted: ReadRequest) -> tuple[Comparison, ...]:
-    given = [*wanted.filters, *_single_key(output, wanted)]
-    if not given:
+def _comparisons(output: Output, request: ReadRequest) -> tuple[Comparison, ...]:
+    filters = [*request.filters, *_single_key(output, request)]
+    if not filters:
         return ()
-    return parse_filters(given, output.columns, output.key)
+    return parse_filters(filters, output.columns, output.key)
 
 
-def _single_key(output: Output, wanted: ReadRequest) -> list[tuple[str, str]]:
-    if wanted.single_key is None:
+def _single_key(output: Output, request: ReadRequest) -> list[tuple[str, str]]:
+    if request.single_key is None:
         return []
     columns = output.key[:-2] if output.is_windowed else output.key
     if len(columns) != 1:
-        asked = "&".join(f"{KEY_PREFIX}{name}=…" for name in columns)
+        conditions = "&".join(f"{KEY_PREFIX}{name}=…" for name in columns)
         raise BadRequest(
             "composite_key",
-            f"the key of '{output.name}' has {len(columns)} columns; ask for /v1/tables/{output.name}/rows?{asked}",
+            f"the key of '{output.name}' has {len(columns)} columns; ask for /v1/tables/{output.name}/rows?{conditions}",
         )
-    return [(f"{KEY_PREFIX}{columns[0]}", wanted.single_key)]
+    return [(f"{KEY_PREFIX}{columns[0]}", request.single_key)]
 
 
-def _state(output: Output, wanted: ReadRequest) -> State | None:
-    """Check what was asked about windows."""
+def _state(output: Output, request: ReadRequest) -> State | None:
+    """Check the request for windows; return the state of windows to read."""
     if not output.is_windowed:
-        if wanted.bounds_ms != (None, None):
+        if request.bounds_ms != (None, None):
             raise BadRequest("not_windowed", f"'{output.name}' has no windows; leave `window_from` and `window_to` out")
-        if wanted.state is not None:
+        if request.state is not None:
             raise BadRequest("not_windowed", f"'{output.name}' has no windows, so none is open or final; leave `state` out")
         return None
-    if wanted.at_ms is not None or wanted.range_ms is not None:
-        if wanted.state is not None:
+    if request.at_ms is not None or request.range_ms is not None:
+        if request.state is not None:
             detail = "windows are open or final now, not in the past; leave `state` out"
             raise BadRequest("conflicting_parameters", detail, [Fault("?state", "conflicting_parameters", detail)])
         return None
-    if wanted.state in ("open", "any") and output.is_final and not output.has_open:
+    if request.state in ("open", "any") and output.is_final and not output.has_open:
         raise Conflict(
             "open_not_materialised",
             f"'{output.name}' shows windows once they are final (suppress: until_window_closes); \"materialize_open\": true in the query's "
             "`into` keeps the open ones readable too",
             [Fault("?state", "open_not_materialised", "only `final` can be read here")],
         )
-    return wanted.state or ("final" if output.is_final else "any")
+    return request.state or ("final" if output.is_final else "any")

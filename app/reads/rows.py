@@ -1,8 +1,8 @@
-"""Statements of pull reads: rows of now, as of an event time, versions in a range; filtered, in key order, page by page.
+"""Statements of pull reads: current rows, rows as of an event time, versions in a range; filtered, in key order, page by page.
 
-Rows come as JSON text that Postgres writes, joined already, or as one array per column. Every identifier is quoted, every value
-is bound; names and values from users never become SQL text. Our own names begin with ``_``, and users' columns are always qualified: a bare
-name, an alias of a row among them, could be one of theirs. A statement's text depends on its shape alone, so it is built once and stays
+Postgres returns rows as one JSON text, or as one array per column. Every identifier is quoted, every value
+is bound; names and values from users never become SQL text. Our own names begin with ``_``, and columns of users are always qualified: a bare
+name, even an alias of a row, could equal one of theirs. A statement's text depends on its shape alone, so it is built once and stays
 prepared.
 """
 
@@ -23,7 +23,7 @@ from engine.plan.model import Output
 from engine.postgres.column_names import stored_name
 
 STATE, VALID_FROM, VALID_TO, EVENT_TIME = "$state", "$valid_from_ms", "$valid_to_ms", "$event_time_ms"
-"""What answers say of a row beside its columns. No column's name begins with $."""
+"""Members of rows in answers beside their columns. No column's name begins with $."""
 
 State = Literal["final", "open", "any"]
 _NEXT = "_next_ts"
@@ -41,17 +41,17 @@ _OPERATORS: dict[Operator, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RowsShape:
-    """What decides the text of a statement; values are its parameters.
+    """The parts of a read that determine the text of its statement; values are its parameters.
 
     Attributes:
-        source: rows of now; of ``%(at)s``; the versions that meet ``%(from)s`` … ``%(to)s``.
+        source: current rows; rows of ``%(at)s``; versions valid in ``%(from)s`` … ``%(to)s``.
         form: ``json``: one text, rows separated by ``%(separator)s``; ``columns``: one array per column.
         comparisons: column and operator; the n-th one's value is ``%(p<n>)s``.
-        state: which windows' rows of now; None for a table without windows.
-        bounds: whether ``%(window_from)s`` and ``%(window_to)s`` are given.
-        is_after: whether the page goes on behind ``%(after<n>)s``, texts of the order's columns.
+        state: state of the windows of current rows; None for a table without windows.
+        bounds: whether ``%(window_from)s`` and ``%(window_to)s`` are set.
+        is_after: whether the page begins after ``%(after<n>)s``, texts of the order's columns.
         has_text_numbers: bigint and decimal as JSON strings.
-        has_time: rows say their event time.
+        has_time: rows include their event time.
     """
 
     source: Literal["now", "as_of", "history"] = "now"
@@ -66,12 +66,12 @@ class RowsShape:
 
 
 def order_of(output: Output, shape: RowsShape) -> tuple[str, ...]:
-    """Return the columns whose texts make a cursor: the key, in a history also the version's time."""
+    """Return the columns of a cursor: the key; for a history, the version's time too."""
     return (*output.key, RESULT_TIME) if shape.source == "history" else output.key
 
 
 def marks_of(output: Output, shape: RowsShape) -> tuple[tuple[str, ColumnType], ...]:
-    """Return what rows of this shape say beside their columns."""
+    """Return the additional members of rows of this shape."""
     time = ((EVENT_TIME, ColumnType("bigint")),) if shape.has_time else ()
     if shape.source == "history":
         return ((VALID_FROM, ColumnType("bigint")), (VALID_TO, ColumnType("bigint")), *time)
@@ -79,14 +79,14 @@ def marks_of(output: Output, shape: RowsShape) -> tuple[tuple[str, ColumnType], 
 
 
 def rows_statement(output: Output, shape: RowsShape) -> str:
-    """Return the statement of a page: ``%(limit)s`` rows, or fewer where those before a row hold ``%(page_bytes)s``.
+    """Return the statement of a page: ``%(limit)s`` rows, or fewer if the rows before one have ``%(page_bytes)s``.
 
-    Rows are measured before they are written as text, without reading what Postgres keeps apart from them (TOAST): what is beyond the
-    page costs no more than being counted.
+    Rows are measured before they are written as text, without reading values that Postgres stores apart (TOAST): rows beyond the
+    page are only counted.
 
-    Its columns: how many were found, more than the page where another follows; how many the page has; the key of its last row as a JSON
-    array of texts, where it ends early or at the limit; whether the rows would hold more than ``%(answer_bytes)s``; the rows: one text, or
-    one array for each column and mark, none where they would.
+    Its columns: number of rows found, larger than the page if another page follows; number of rows in the page; the key of its last row as
+    a JSON array of texts, if the page ends early or at the limit; whether the rows are over ``%(answer_bytes)s``; the rows: one text, or
+    one array for each column and mark, null if they are over the limit.
     """
     order = order_of(output, shape)
     shown = [(name, kind, _own(name)) for name, kind in output.columns.items()]
@@ -118,15 +118,15 @@ def rows_statement(output: Output, shape: RowsShape) -> str:
         size = "max(x._through) FILTER (WHERE x._is_shown)"
         rows = [f"array_agg(x._c{place} ORDER BY x._n) FILTER (WHERE x._is_shown)" for place in range(len(shown))]
     is_over = f"coalesce({size} > %(answer_bytes)s, false)"
-    found = ", ".join(f"CASE WHEN NOT {is_over} THEN {text} END" for text in rows)
-    return with_head(f"SELECT count(*), count(*) FILTER (WHERE x._is_shown), {last}, {is_over}, {found} FROM ({inner}) x")
+    results = ", ".join(f"CASE WHEN NOT {is_over} THEN {text} END" for text in rows)
+    return with_head(f"SELECT count(*), count(*) FILTER (WHERE x._is_shown), {last}, {is_over}, {results} FROM ({inner}) x")
 
 
 def lookup_statement(output: Output, *, has_text_numbers: bool) -> str:
-    """Return the statement that looks many whole keys up: ``%(k<n>)s`` holds the n-th key column's values.
+    """Return the statement that looks many whole keys up: ``%(k<n>)s`` has the n-th key column's values.
 
-    Its columns: one array of outcomes (``found``, ``row_not_found``, and of a versioned table ``row_deleted`` and ``history_expired``,
-    V4; ``TOO_LARGE`` where this row and those before it hold more than ``%(answer_bytes)s``), one of rows as JSON texts. A versioned table
+    Its columns: one array of outcomes (``found``, ``row_not_found``, and for a versioned table ``row_deleted`` and ``history_expired``,
+    V4; ``TOO_LARGE`` if this row and earlier ones are over ``%(answer_bytes)s``), one of rows as JSON texts. A versioned table
     is read as of ``%(at)s``.
     """
     arrays = ", ".join(f"%(k{place})s::{_bound(output.columns[name])}[]" for place, name in enumerate(output.key))
@@ -160,7 +160,7 @@ def lookup_statement(output: Output, *, has_text_numbers: bool) -> str:
 
 
 def _outcome(output: Output) -> str:
-    """V4, with ``l`` the key's latest version and ``v`` the one found. A latest tombstone before the horizon is as good as forgotten."""
+    """Return the outcome by V4; ``l`` is the key's latest version, ``v`` the selected one. A latest tombstone before the horizon is ignored."""
     horizon = _horizon(output)
     return f"""CASE
         WHEN l._ts IS NULL OR (l.{IS_DELETED} AND l._ts < {horizon}) THEN 'row_not_found'
@@ -176,7 +176,7 @@ def _horizon(output: Output) -> str:
 
 
 def _source(output: Output, shape: RowsShape) -> str:
-    """Return the rows before the conditions that a version must meet itself."""
+    """Return the rows before the conditions on single versions."""
     inner = " AND ".join(["true", *_key_conditions(output, shape)])
     if shape.source == "now":
         return " UNION ALL ".join(_current(output, shape, inner))
@@ -203,7 +203,7 @@ def _current(output: Output, shape: RowsShape, conditions: str) -> Iterator[str]
 
 
 def _state(output: Output) -> str:
-    """Return whether a row of the view can still change: W5, by the slowest task's clock, so never final too early."""
+    """Return whether a row of the view can still change: W5, by the slowest task's clock, so a row is never final too early."""
     if not output.is_windowed:
         return "NULL::text"
     if output.is_final:
@@ -215,36 +215,36 @@ def _state(output: Output) -> str:
 
 
 def _key_conditions(output: Output, shape: RowsShape) -> Iterator[str]:
-    """Return what may be asked before versions are chosen: it is the same for all versions of a key."""
+    """Return conditions to apply before versions are selected: they are the same for all versions of a key."""
     yield from (text for column, text in _comparisons(output, shape) if column in output.key)
     for is_given, sign, name in zip(shape.bounds, (">=", "<"), ("window_from", "window_to"), strict=True):
         if is_given:
             yield f"{_own(output.key[-2])} {sign} %({name})s::timestamptz"
     if shape.is_after and output.key:
-        # Of a history the last key's other versions may still follow; ``_outer`` looks closer.
+        # In a history, other versions of the last key may follow; ``_outer`` compares their times too.
         sign = {"history": "<=" if shape.is_descending else ">="}.get(shape.source, "<" if shape.is_descending else ">")
         yield _after(output, output.key, sign)
 
 
 def _outer(output: Output, shape: RowsShape) -> str:
     """Return the conditions on the row or version itself."""
-    found = ["true"]
-    found += [text for column, text in _comparisons(output, shape) if column not in output.key]
+    conditions = ["true"]
+    conditions += [text for column, text in _comparisons(output, shape) if column not in output.key]
     if shape.source == "now":
         if shape.state in ("final", "open") and not output.is_final:
-            found.append(f"v.{quoted(STATE)} = '{shape.state}'")
-        return " AND ".join(found)
-    found.append(f"NOT v.{IS_DELETED}")
+            conditions.append(f"v.{quoted(STATE)} = '{shape.state}'")
+        return " AND ".join(conditions)
+    conditions.append(f"NOT v.{IS_DELETED}")
     if shape.source == "history":
         horizon = _horizon(output)
-        found += [
+        conditions += [
             "v._ts <= %(to)s",
             f"(v.{_NEXT} IS NULL OR v.{_NEXT} > greatest(%(from)s, {horizon}))",
             f"(v.{_NEXT} IS NULL OR coalesce(%(to)s >= {horizon}, true))",
         ]
         if shape.is_after:
-            found.append(_after(output, order_of(output, shape), "<" if shape.is_descending else ">"))
-    return " AND ".join(found)
+            conditions.append(_after(output, order_of(output, shape), "<" if shape.is_descending else ">"))
+    return " AND ".join(conditions)
 
 
 def _comparisons(output: Output, shape: RowsShape) -> Iterator[tuple[str, str]]:
@@ -255,17 +255,17 @@ def _comparisons(output: Output, shape: RowsShape) -> Iterator[tuple[str, str]]:
 def _after(output: Output, order: Sequence[str], sign: str) -> str:
     columns = ", ".join(_own(name) for name in order)
     types = ["bigint" if name == RESULT_TIME else output.columns[name].postgres for name in order]
-    seen = ", ".join(f"%(after{place})s::text::{kind}" for place, kind in enumerate(types))
-    return f"({columns}) {sign} ({seen})"
+    texts = ", ".join(f"%(after{place})s::text::{kind}" for place, kind in enumerate(types))
+    return f"({columns}) {sign} ({texts})"
 
 
 def _bound(declared: ColumnType) -> str:
-    """Return the type of a bound value; without a decimal's scale, which would round it before it is compared."""
+    """Return the type of a bound value; a decimal has no scale, because that would round the value before the comparison."""
     return "numeric" if declared.kind == "decimal" else declared.postgres
 
 
 def _shown(text: str, declared: ColumnType, shape: RowsShape) -> str:
-    """Return a column as JSON answers show it; what is not named here Postgres's own JSON form shows already."""
+    """Return a column in the form of JSON answers; Postgres's own JSON form is right for the other types."""
     match declared.kind:
         case "timestamp":
             moment = f"to_char({text} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US')"
@@ -274,7 +274,7 @@ def _shown(text: str, declared: ColumnType, shape: RowsShape) -> str:
             return f"translate(encode({text}, 'base64'), E'\\n', '')"
         case "bigint" | "decimal" if shape.has_text_numbers:
             return f"{text}::text"
-        case "double":  # a whole one as 3.0, as records show it; from 1e15 on Postgres writes an exponent anyway
+        case "double":  # a whole number as 3.0, as in records; from 1e15 on Postgres writes an exponent anyway
             is_whole = f"{text} = trunc({text}) AND abs({text}) < 1e15"
             return f"CASE WHEN {is_whole} THEN ({text}::text || '.0')::json ELSE to_json({text}) END"
         case _:
@@ -282,7 +282,7 @@ def _shown(text: str, declared: ColumnType, shape: RowsShape) -> str:
 
 
 def _carried(text: str, declared: ColumnType) -> str:
-    """Return a column as an array can carry it: nested values as JSON texts, a time as microseconds."""
+    """Return a column in a form for arrays: nested values as JSON texts, a time as microseconds."""
     if declared.is_nested:
         return f"{text}::text"
     if declared.kind == "timestamp":
@@ -295,12 +295,12 @@ def _table(schema: str, output: Output) -> str:
 
 
 def _own(name: str) -> str:
-    """Return a column of ``v``, which stands for the rows' table everywhere here."""
+    """Return a column of ``v``, the alias of the rows' table in all statements here."""
     return f"v.{RESULT_TIME}" if name == EVENT_TIME else f"v.{quoted(stored_name(name))}"
 
 
 def parameters(comparisons: Sequence[Any], after: Sequence[str] | None, **others: Any) -> dict[str, Any]:
     """Return the parameters of ``rows_statement``: values of comparisons, texts of the cursor, and others by name."""
-    found = {f"p{place}": value for place, value in enumerate(comparisons)}
-    found |= {f"after{place}": text for place, text in enumerate(after or ())}
-    return found | others
+    params = {f"p{place}": value for place, value in enumerate(comparisons)}
+    params |= {f"after{place}": text for place, text in enumerate(after or ())}
+    return params | others

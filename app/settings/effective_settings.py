@@ -1,4 +1,4 @@
-"""The settings in force: read from the environment once, and listed with where each comes from.
+"""The current settings: read from the environment once, and listed with the origin of each value.
 
 Every setting is an environment variable: ``SLACKWATER_PORT=9090``, nested ones with two underscores
 (``SLACKWATER_SPARK__DRIVER_MEMORY=4g``). A variable with our prefix that names no setting is an error: a typo must not pass silently.
@@ -24,13 +24,13 @@ class UnknownSetting(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """One setting as it is in force.
+    """One setting with its current value.
 
     Attributes:
         name: dotted path, such as ``spark.master``.
         variable: the environment variable that sets it.
         value: its text; secrets are masked.
-        origin: where the value comes from.
+        origin: of the value.
     """
 
     name: str
@@ -44,14 +44,14 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
 
     Raises:
         UnknownSetting: a variable with our prefix names no setting.
-        pydantic.ValidationError: a value is not what its setting takes.
+        pydantic.ValidationError: a value is not valid for its setting.
     """
     present = os.environ if environment is None else environment
     known = {variable for _, variable, _ in _single_settings(Settings.model_construct())}
     unknown = sorted(
         name
         for name in present
-        # Users choose the names behind the beginning of variables that `env:NAME` of connections reads.
+        # Users choose the rest of the names of variables that `env:NAME` of connections reads.
         if name.upper().startswith(ENV_PREFIX)
         and name.upper() not in known
         and not name.startswith(VARIABLES)
@@ -63,7 +63,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Settings:
 
 
 def effective(settings: Settings, environment: Mapping[str, str], overridden: frozenset[str] = frozenset()) -> list[Effective]:
-    """List every setting with its value and origin; ``overridden`` names those the command line gave."""
+    """Return every setting with its value and origin; ``overridden`` names those from the command line."""
     present = {name.upper() for name, value in environment.items() if value != ""}
     rows = []
     for name, variable, value in _single_settings(settings):
@@ -75,13 +75,13 @@ def effective(settings: Settings, environment: Mapping[str, str], overridden: fr
 
 
 def in_force(settings: Settings) -> list[Effective]:
-    """List the settings of a running service: what the environment does not say was given when it was started.
+    """Return the settings of a running service. Values that are not from the environment were set at its start.
 
-    An embedded database is no setting: `database_url` is empty then.
+    An embedded database is not a setting: `database_url` is empty then.
     """
-    told = {name: value for name, _, value in _single_settings(Settings())}
-    shown = settings if told["database_url"] is not None else settings.model_copy(update={"database_url": None})
-    overridden = frozenset(name for name, _, value in _single_settings(shown) if value != told[name])
+    values_of_environment = {name: value for name, _, value in _single_settings(Settings())}
+    shown = settings if values_of_environment["database_url"] is not None else settings.model_copy(update={"database_url": None})
+    overridden = frozenset(name for name, _, value in _single_settings(shown) if value != values_of_environment[name])
     return effective(shown, os.environ, overridden)
 
 

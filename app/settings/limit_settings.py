@@ -1,4 +1,4 @@
-"""Settings that bound what one process does at once."""
+"""Settings that limit the concurrent work of one process."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class PushSettings(BaseModel):
-    """How event streams behave (`…/changes`, `…/events`).
+    """Event streams (`…/changes`, `…/events`).
 
     Attributes:
-        heartbeat_s: silence after which a comment is sent, so that nothing in between takes the connection for dead.
+        heartbeat_s: silence after which a comment is sent, so that no proxy closes an idle connection.
         close_after_s: age at which a stream is closed with a `reconnect` event, so that clients spread over processes again.
-        write_timeout_s: a client that takes nothing for so long is closed; it resumes from its last event.
-        max_streams: open streams of this process; the next is answered 429.
+        write_timeout_s: a client that reads nothing for this long is disconnected; it resumes from its last event.
+        max_streams: limit of open streams of this process; further ones are answered 429.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -24,26 +24,26 @@ class PushSettings(BaseModel):
 
 
 class LimitSettings(BaseModel):
-    """How much may be under way in this process at once; the next is answered 429 ``too_many_requests``, where nothing else is said.
+    """Limits of concurrent work in this process; further requests are answered 429 ``too_many_requests`` unless stated otherwise.
 
     Attributes:
-        connections: open at each port; the next is answered 503 ``too_many_connections`` and closed. More than event streams.
-        row_reads: reads of tables' rows by key. One core answers as many as the default within ten to twenty milliseconds.
-        scan_reads: reads of tables' rows that may look at many of them: lists, conditions, histories.
-        page_reads: other reads that may be long: records, late records, history, lateness, explanations.
-        append_bytes: bodies of appends that are read, judged or written; one larger than it passes alone.
-        read_timeout_ms: after it the database ends a statement that only reads, and the answer is 504 ``read_too_expensive``.
-        page_bytes: where a page ends before its ``limit``, with at least one item; ``next`` goes on. As much as one record may hold: an
-            answer is in memory about four times (database, text, bytes, socket), and dozens of reads are under way at once.
-        answer_bytes: of what cannot end early: one row, or the keys of one look-up; the database hands no more over (422
-            ``answer_too_large``). Four pages: a row that a query has gathered is larger than the records it is made of.
-        planning: definitions that are checked and laid out, the one work of a request that may take a second; others wait for their turn.
-        planning_wait_s: how long they wait (503 ``planning_busy``).
-        planning_cpu_s: how much CPU the checking of one definition may take (422 ``definition_too_expensive``).
-        rewind_bytes: of the change log that is read to put the rows of a table back where its query is rewound, while other edits wait (409
-            ``rewind_too_large``).
-        fork_bytes: of the result of a query that is forked, its log included: they are copied in one transaction, while other edits wait (409
-            ``fork_too_large``).
+        connections: open connections of each port; further ones are answered 503 ``too_many_connections`` and closed. More than event streams.
+        row_reads: reads of tables' rows by key. One core answers this default number within ten to twenty milliseconds.
+        scan_reads: reads of tables' rows that may read many of them: lists, conditions, histories.
+        page_reads: other reads that may take long: records, late records, history, lateness, explanations.
+        append_bytes: bodies of appends being read, validated or written; a body over this limit is admitted alone.
+        read_timeout_ms: time limit of a read-only statement; beyond it the answer is 504 ``read_too_expensive``.
+        page_bytes: a page ends at this size before its ``limit``, with at least one item; ``next`` continues. It equals the limit of one
+            record: an answer is in memory about four times (database, text, bytes, socket), and dozens of reads run at once.
+        answer_bytes: limit of an answer without pages: one row, or the keys of one lookup; the database returns no more (422
+            ``answer_too_large``). Four pages, because a row of a query can be larger than the records it is made of.
+        planning: definitions validated and planned at once. This is the only work of a request that may take a second; others wait.
+        planning_wait_s: maximum wait for that (503 ``planning_busy``).
+        planning_cpu_s: CPU time limit for one definition (422 ``definition_too_expensive``).
+        rewind_bytes: size of the change log that is read to restore the rows of a table when its query is rewound, while other edits wait
+            (409 ``rewind_too_large``).
+        fork_bytes: size of the result of a forked query, its log included: they are copied in one transaction, while other edits wait
+            (409 ``fork_too_large``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,4 +1,4 @@
-"""Settings of the OpenID Connect issuer whose tokens the service takes beside API keys."""
+"""Settings of the OpenID Connect issuer whose tokens the service accepts beside API keys."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""What a token may be signed with: with a private key alone. With a shared secret (HS256) whoever can check tokens can make them."""
+"""Accepted signatures: those of private keys. With a shared secret (HS256), everybody who can check tokens could make them."""
 
 ROLES: Final = ("read", "write", "admin")
 
 
 class OidcSettings(BaseModel):
-    """Whose tokens count, and what they may do.
+    """The issuer of accepted tokens, and the rights that they give.
 
     Attributes:
-        issuer: ``https://…``, as tokens name it in ``iss``; None: API keys alone are taken.
-        audience: what tokens name this service in ``aud``.
-        role_claim: claim with what the caller is: a text (words with blanks between them) or a list of texts; a path such as
+        issuer: ``https://…``, the ``iss`` of tokens; None: only API keys are accepted.
+        audience: the ``aud`` of tokens for this service.
+        role_claim: claim with the caller's groups or roles: a text (words separated by blanks) or a list of texts; a path such as
             ``realm_access.roles`` leads into objects.
-        roles: which of its values gives which role: ``value=role`` with commas between them.
+        roles: role for each of these values: ``value=role``, separated by commas.
         scope_claim: claim with the patterns of names that the caller may see, in the same forms; ``*``: all. Tokens without it are refused.
             None: tokens have no scope.
-        algorithms: what tokens may be signed with, with commas between them.
-        leeway_s: by how much the issuer's clock may differ.
-        keys_kept_s: how long the issuer's keys count when it cannot be asked for them again. A key that it took back meanwhile counts as
-            long; after it, tokens are refused (503 ``issuer_unavailable``) until the issuer answers.
-        jwks_url: where the issuer's keys are; None: where its ``/.well-known/openid-configuration`` says.
+        algorithms: accepted signature algorithms, separated by commas.
+        leeway_s: tolerated difference of the issuer's clock.
+        keys_kept_s: how long the issuer's keys are valid while the issuer does not answer. A key that it revoked meanwhile stays valid too;
+            then tokens are refused (503 ``issuer_unavailable``) until the issuer answers.
+        jwks_url: URL of the issuer's keys; None: the one in its ``/.well-known/openid-configuration``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,19 +62,19 @@ class OidcSettings(BaseModel):
         unknown = [name for name in _listed(value) if name not in ALGORITHMS]
         if unknown or not _listed(value):
             raise ValueError(
-                f"{', '.join(unknown) or 'none'}: not among {', '.join(ALGORITHMS)}. Others would let whoever can check a token make one"
+                f"{', '.join(unknown) or 'none'}: not among {', '.join(ALGORITHMS)}. With others, everybody who can check a token could make one"
             )
         return value
 
     @model_validator(mode="after")
     def _counts(self) -> Self:
-        """Refuse what would be ignored, and an issuer without an audience: its tokens for other services would count here."""
-        given = [name for name, field in type(self).model_fields.items() if getattr(self, name) != field.default]
-        if self.issuer is None and given:
-            raise ValueError(f"{', '.join(given)} count with an issuer only; set SLACKWATER_OIDC__ISSUER")
+        """Refuse settings that would be ignored, and an issuer without an audience: its tokens for other services would be accepted."""
+        changed = [name for name, field in type(self).model_fields.items() if getattr(self, name) != field.default]
+        if self.issuer is None and changed:
+            raise ValueError(f"{', '.join(changed)} count with an issuer only; set SLACKWATER_OIDC__ISSUER")
         if self.issuer is not None and not self.audience:
             raise ValueError(
-                "SLACKWATER_OIDC__AUDIENCE is missing: tokens that the issuer made for other services would count here"
+                "SLACKWATER_OIDC__AUDIENCE is missing: tokens that the issuer made for other services would be accepted here"
             )
         return self
 
@@ -90,10 +90,10 @@ class OidcSettings(BaseModel):
 
 
 def trustworthy_url(text: str) -> str:
-    """Return a URL whose answers nobody on the way can change.
+    """Return a URL whose answers cannot be changed on the network.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the URL is not of this kind.
     """
     parts = urlsplit(text)
     is_local = parts.scheme == "http" and is_loopback(parts.hostname or "")
@@ -105,7 +105,7 @@ def trustworthy_url(text: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine is reached, or can reach, under this name or address."""
+    """Return whether only this machine can be reached, or can reach, under this name or address."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -117,12 +117,12 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def _roles(text: str) -> dict[str, str]:
-    found = {}
+    role_by_value = {}
     for part in _listed(text):
         value, _, role = part.rpartition("=")
         if not value or role not in ROLES:
             raise ValueError(f"{part!r}: write value=role, the role being one of {', '.join(ROLES)}, with commas between them")
-        found[value.strip()] = role
-    if not found:
+        role_by_value[value.strip()] = role
+    if not role_by_value:
         raise ValueError("no value gives a role; write value=role, such as staff=read,operators=admin")
-    return found
+    return role_by_value

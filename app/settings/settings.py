@@ -26,14 +26,14 @@ from engine.postgres.schemas import OPTION, BadPrefix, Schemas
 
 ENV_PREFIX = "SLACKWATER_"
 NESTING = "__"
-COLLECTOR_HINT = "not a URL such as http://collector:4318 (what the collector asks for goes to OTEL_EXPORTER_OTLP_HEADERS)"
+COLLECTOR_HINT = "not a URL such as http://collector:4318 (headers for the collector go to OTEL_EXPORTER_OTLP_HEADERS)"
 STATE_HINT = (
     "not the place of an object store, such as s3://bucket/prefix, gs://bucket/prefix or az://account/container/prefix, without user, password, "
     "port or parameters: credentials and endpoint go to the client's own variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT, ...). Leave it out to keep "
     "state in the data directory, or in another one that SLACKWATER_CHECKPOINT_URL names"
 )
 LEAST_INTERVAL_MS = 10_000
-"""A retained commit costs some statements and a copy of all manifests."""
+"""Lower bound, because a retained commit costs some statements and a copy of all manifests."""
 MOST_INTERVAL_MS = 86_400_000
 _OBJECTS = re.compile(
     r"(?:s3|gs)://[a-z0-9][a-z0-9._-]+(?:/[A-Za-z0-9._=-]+)*/?|az://[a-z0-9]+/[a-z0-9-]+(?:/[A-Za-z0-9._=-]+)*/?"
@@ -43,23 +43,23 @@ URL_HINT = "not a URL such as postgresql://user:password@host:5432/database (spe
 
 
 class DriverSettings(BaseModel):
-    """Timings of the managed driver, in milliseconds, and how many queries it takes.
+    """Timings of the managed driver, in milliseconds, and its limit of queries.
 
     Attributes:
-        poll_ms: how often the driver looks for work of which no notification came.
-        lease_ttl_ms: for how long a driver holds a query without renewing it; then another driver may take it.
-        heartbeat_ms: how often the driver says that it lives, and renews what it holds.
-        start_timeout_ms: how long a launch of a query may take; beyond, it has failed and is tried again.
-        stop_timeout_ms: how long the batch under way has to end when a query or the driver is stopped in order.
-        backoff_base_ms: the wait before a query that failed is launched again; it doubles each time.
+        poll_ms: interval of looking for work without a notification.
+        lease_ttl_ms: duration of a driver's lease of a query; without renewal, another driver may take the query.
+        heartbeat_ms: interval of the driver's heartbeats and lease renewals.
+        start_timeout_ms: time limit of a launch of a query; beyond it, the launch has failed and is retried.
+        stop_timeout_ms: time limit for the running batch when a query or the driver stops in order.
+        backoff_base_ms: wait before a failed query is launched again; it doubles each time.
         backoff_cap_ms: the longest such wait.
-        max_attempts: launches that fail in a row before the query is failed for good. Systems outside that are away do not count.
-        healthy_after_ms: a query that has run for so long starts counting its attempts again.
-        max_queries: more wait for another driver (internal queries, of tables with `materialize`, do not count). Light queries share
-            processes and connections; heavy ones need about 100 MB and three connections each (`slot` in their status).
-        rebalance_after_ms: how long others must have had room before a driver hands queries over to them.
+        max_attempts: failed launches in a row before the query fails for good. Failures of unavailable systems outside do not count.
+        healthy_after_ms: after this time without failure, a query's attempts are counted from 0 again.
+        max_queries: limit of queries; more wait for another driver (internal queries, of tables with `materialize`, do not count). Queries with
+            low load share processes and connections; others need about 100 MB and three connections each (`execution` in their status).
+        rebalance_after_ms: other drivers must have room for this long before a driver hands queries over to them.
         spare: keep a process (250 MB) that takes over when the driver dies: it has imported everything, so queries run again sooner.
-        spare_after_ms: a driver has been ready for so long when its spare is started.
+        spare_after_ms: time after the driver is ready until its spare is started.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -80,11 +80,11 @@ class DriverSettings(BaseModel):
 
 
 class LogSettings(BaseModel):
-    """How the service writes its own log.
+    """The service's own log.
 
     Attributes:
-        format: lines of JSON, or text for people; ``auto``: text in a terminal, else JSON.
-        level: the least important event that is written.
+        format: lines of JSON, or text for people; ``auto``: text in a terminal, otherwise JSON.
+        level: the least important level that is written.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -94,52 +94,52 @@ class LogSettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """Everything the service can be told.
+    """All settings of the service.
 
     Attributes:
         database_url: ``postgresql://…``; None: an embedded Postgres starts below ``data_dir``.
-        schema_prefix: before the names of our schemas in the database, such as ``acme_``: services with different ones share a database and do
-            not see each other. With another one than before a service finds nothing of its own.
-        host: the address that the service listens on; with one that others can reach, keys are asked for (``auth``).
+        schema_prefix: prefix of the names of our schemas in the database, such as ``acme_``. Services with different prefixes share a
+            database and do not see each other. After a change of the prefix, a service finds none of its data.
+        host: the address that the service listens on; if others can reach it, API keys are required (``auth``).
         port: the port that it listens on.
-        ksql_port: where clients of ksqlDB are answered in its protocol (8088 is what they expect); None: nowhere.
-        data_dir: embedded database, checkpoints and state; made when absent.
-        checkpoint_url: where queries keep their checkpoints and state instead, as ``file:///directory``. On a cluster it must be there, on a
-            file system that the driver's host and every worker's have mounted at this path.
-        auth: whether requests need an API key or a token; ``auto``: not where only this machine can reach the service and no issuer of tokens is
-            set, else yes.
-        api_key: what the command line and the Python client send to a service; the service itself does not look at it.
-        allowed_hosts: names, separated by commas, under which a service that asks for no keys answers beside localhost and addresses.
-        files_root: sources read directories below it only; None: they read none.
-        max_body_bytes: larger bodies of appends answer 413.
-        max_control_body_bytes: the same of every other request. They are parsed as a whole, while other requests wait.
-        client_timeout_s: a request's head must come within it, and its body bring a KiB per second; slower connections are closed.
-        trim_interval_s: how often the log drops what its retention no longer keeps.
-        changes_retention_ms: how long changes of derived tables can be followed or read again; never less than their readers need.
-        history_rows: how many events, and how many runs, of each query are kept: the newest.
-        audit_retention_ms: how long entries of the audit log are kept.
-        audit_rows: how many of its entries of changes are kept: the newest.
+        ksql_port: port for clients of ksqlDB, in its protocol (8088 is what they expect); None: none.
+        data_dir: embedded database, checkpoints and state; created if absent.
+        checkpoint_url: directory of queries' checkpoints and state instead, as ``file:///directory``. On a cluster it must exist on a
+            file system that the driver's host and all workers have mounted at this path.
+        auth: whether requests need an API key or a token; ``auto``: no, if only this machine can reach the service and no issuer of tokens
+            is set; otherwise yes.
+        api_key: the key that the command line and the Python client send; the service itself does not read it.
+        allowed_hosts: host names, separated by commas, that a service without keys answers to, beside localhost and addresses.
+        files_root: sources read only directories below it; None: they read none.
+        max_body_bytes: limit of bodies of appends; larger ones are answered 413.
+        max_control_body_bytes: the same for all other requests. Such a body is parsed as a whole, while other requests wait.
+        client_timeout_s: time limit for a request's head; its body must bring a KiB per second. Slower connections are closed.
+        trim_interval_s: interval of deleting data of the log past its retention.
+        changes_retention_ms: how long changes of derived tables can be followed or read again; at least as long as their readers need.
+        history_rows: number of events, and of runs, stored per query: the newest.
+        audit_retention_ms: how long entries of the audit log are stored.
+        audit_rows: number of its entries of changes that are stored: the newest.
         otel_endpoint: base URL of an OTLP/HTTP collector, such as ``http://collector:4318``; None: no spans. Needs the extra ``otel``.
-        state_url: an object store in which queries keep their state instead of in files, as ``s3://bucket/prefix`` (``gs://``, ``az://``).
+        state_url: an object store for queries' state instead of files, as ``s3://bucket/prefix`` (``gs://``, ``az://``).
             Credentials and endpoint are the client's own variables (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT``, …), in the environment of the
-            driver and of a cluster's workers. ``file://`` is the same as nothing.
-        state_cache_dir: where each host keeps copies of such state; ``state-cache`` below ``data_dir`` if it is not set.
-        state_cache_bytes: how much of it.
-        state_retention: how long state stays that no query needs any more, as ``24h`` or ``90m``, so that a database put back from a dump
-            of that time finds it.
-        state_retained_bytes: how much of such state of each query stays at most; the oldest goes first. On a disk that is nearly full none
-            does.
-        retained_commits_every: least time between two commits of a query that are retained, so that it can be rewound to them, ``10s`` or
-            more; they thin out with age to some forty, and go after ``state_retention``. ``0s``: none are.
-        delivery_root: results are delivered as files to directories below it only (``into.connector``); None: to none.
-        undelivered_retention_ms: how long results wait in the log for a target that is away, whatever their retention; what is older goes by
-            its retention, and the delivery stops (``delivery_overtaken``).
+            driver and of a cluster's workers. ``file://`` means none.
+        state_cache_dir: where each host stores copies of such state; by default ``state-cache`` below ``data_dir``.
+        state_cache_bytes: size limit of these copies.
+        state_retention: how long unused state is stored, as ``24h`` or ``90m``, so that a database restored from a dump of that time
+            finds it.
+        state_retained_bytes: limit of such state per query; the oldest is deleted first. On a disk that is nearly full, all of it
+            is deleted.
+        retained_commits_every: minimum time between two retained commits of a query, to which it can be rewound, ``10s`` or
+            more; they thin out with age to some forty, and are deleted after ``state_retention``. ``0s``: none.
+        delivery_root: results are delivered as files only to directories below it (``into.connector``); None: to none.
+        undelivered_retention_ms: how long results wait in the log for an unavailable target, whatever their retention; then
+            their retention applies, and the delivery stops (``delivery_overtaken``).
         secret_key: encrypts the secrets of connections in the database, 32 characters or more; ``new,old`` encrypts with the first and decrypts
-            with every one. None: connections have references alone (``env:``, ``file:``). The same for all services, drivers and workers.
-        secrets_dir: ``file:PATH`` of connections reads below it only; None: it reads nothing. There on every host that runs queries.
+            with all. None: connections have only references (``env:``, ``file:``). The same for all services, drivers and workers.
+        secrets_dir: ``file:PATH`` of connections reads only below it; None: it reads nothing. It must exist on every host that runs queries.
         connection_hosts: names, patterns and networks that connections may reach, separated by commas
             (``*.kafka.example.com,10.0.0.0/8``); empty: all but link-local addresses.
-        pool_size: database connections of each pool; ``docs/operations/sizing.md`` counts them.
+        pool_size: database connections of each pool; ``docs/operations/sizing.md`` has their total.
     """
 
     model_config = SettingsConfigDict(
@@ -194,7 +194,7 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _is_url(cls, value: SecretStr | None) -> SecretStr | None:
-        """Refuse here what libpq would refuse with a message that repeats the password."""
+        """Refuse URLs that libpq would refuse with a message that repeats the password."""
         if value is not None:
             try:
                 if not value.get_secret_value().startswith(("postgresql://", "postgres://")):
@@ -212,7 +212,7 @@ class Settings(BaseSettings):
     @field_validator("checkpoint_url")
     @classmethod
     def _is_directory(cls, value: str | None) -> str | None:
-        """Name what cannot be used: state is files that are synced, renamed and memory-mapped."""
+        """Refuse unusable places: state is files that are synced, renamed and memory-mapped."""
         if value is None:
             return None
         parts = urlsplit(value)
@@ -278,7 +278,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _fits_the_cluster(self) -> Self:
-        """Refuse what executors on other hosts could not reach or see."""
+        """Refuse settings that executors on other hosts could not use."""
         if self.spark.is_cluster and self.checkpoint_url is None and self.state_url is None:
             raise ValueError(
                 f"SLACKWATER_SPARK__MASTER={self.spark.master} needs SLACKWATER_CHECKPOINT_URL=file:///…: a directory that the driver and "
@@ -305,7 +305,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _has_one_prefix(self) -> Self:
-        """Refuse a prefix in the URL, where processes carry it to each other, that is none or not the one of the setting."""
+        """Refuse a prefix in the URL, where processes pass it to each other, if it is invalid or differs from the setting."""
         try:
             carried = Schemas.of(self.database_url.get_secret_value()).prefix if self.database_url is not None else ""
         except BadPrefix as error:
@@ -318,12 +318,12 @@ class Settings(BaseSettings):
 
     @property
     def dsn(self) -> str | None:
-        """The URL of the database with ``schema_prefix`` in it: what every process and every connection is given; None: the embedded one."""
+        """The URL of the database, including ``schema_prefix``, for every process and connection; None: the embedded one."""
         return None if self.database_url is None else Schemas(self.schema_prefix).carried_by(self.database_url.get_secret_value())
 
     @property
     def cache_dir(self) -> Path:
-        """Where this host keeps copies of state that is in an object store."""
+        """Directory of this host for copies of state in an object store."""
         if self.state_cache_dir is not None:
             return self.state_cache_dir.expanduser().absolute()
         return (self.data_dir / "state-cache").expanduser().resolve()
@@ -340,7 +340,7 @@ class Settings(BaseSettings):
 
     @property
     def secret_sources(self) -> SecretSources:
-        """What this process uses connections with. Drivers and workers read the same from their environment."""
+        """Secrets for connections in this process. Drivers and workers read the same from their environment."""
         keys = None if self.secret_key is None else SecretKeys.of(self.secret_key.get_secret_value())
         return SecretSources(keys, os.environ, self.secrets_dir, HostBounds.of(self.connection_hosts))
 
@@ -351,24 +351,24 @@ class Settings(BaseSettings):
 
     @property
     def host_names(self) -> frozenset[str]:
-        """``allowed_hosts`` one by one, and the host that was bound."""
+        """``allowed_hosts`` one by one, and the bound host."""
         return frozenset(name.strip() for name in f"{self.allowed_hosts},{self.host}".split(",")) - {""}
 
     @property
     def is_loopback(self) -> bool:
-        """Whether the service listens where only this machine can reach it. Another name than localhost is taken for an open one."""
+        """Whether only this machine can reach the service. A name other than localhost counts as open."""
         return is_loopback(self.host)
 
     @property
     def checkpoints_dir(self) -> Path:
-        """Where queries keep their checkpoints and state; absolute, and the same in every process."""
+        """Directory of queries' checkpoints and state; absolute, and the same in every process."""
         if self.checkpoint_url is not None:
-            # Links stay: on another host the same link may lead elsewhere.
+            # Keep links: on another host the same link may lead elsewhere.
             return Path(unquote(urlsplit(self.checkpoint_url).path))
         return (self.data_dir / "checkpoints").expanduser().resolve()
 
 
 def _is_here(database: Mapping[str, Any]) -> bool:
-    """Whether a database is reached in a way that only this machine has."""
+    """Return whether a database can be reached only from this machine."""
     hosts = str(database.get("hostaddr") or database.get("host") or "localhost").split(",")
     return any(host.startswith(("/", "@")) or is_loopback(host) for host in hosts)

@@ -17,24 +17,25 @@ _MASTER = re.compile(r"local|local\[(\d+|\*)(,\d+)?\]|spark://[^\s/,:]+:\d+(,[^\
 
 
 class SparkSettings(BaseModel):
-    """What the driver's SparkSession is built with.
+    """Settings to build the driver's SparkSession with.
 
     Attributes:
         master: ``local[N]``: N cores of this machine; ``spark://HOST:PORT``: a standalone cluster.
         driver_memory: heap of the driver's JVM.
-        shuffle_partitions: how many tasks work at once, over the whole cluster.
-        worker_memory: of its own memory, how much each Python worker may have; the query at work in one that has more is tried alone, and failed
-            where it ends that worker, too (``worker_out_of_memory``). None: half of the machine's memory for all cores together, at least 1g.
-        stall_timeout_ms: how long a query may be at work in a worker without progress (``worker_stalled``); ten times as long where it has a
+        shuffle_partitions: number of tasks that work at once, over the whole cluster.
+        worker_memory: memory limit of each Python worker, for its own memory. The query at work in a worker over the limit runs alone next;
+            if it ends that worker too, it fails (``worker_out_of_memory``). None: half of the machine's memory for all cores together, at
+            least 1g.
+        stall_timeout_ms: time limit of a query's work in a worker without progress (``worker_stalled``); ten times as long if it has a
             streaming query of its own.
-        class_archive: keep Spark's classes (180 MB), so that later starts take half the CPU.
-        class_archive_dir: where they are kept; None: in the data directory. Services of one user may share it; nobody else may write there.
-        executor_memory: heap of each executor of a cluster (1g where it is not set); its Python workers need memory of their own.
-        executor_cores: cores of each executor of a cluster; None: all that its worker has.
-        max_cores: cores that this driver takes of a cluster; None: all that are free, so that other drivers would wait.
-        driver_host: name or address by which the executors of a cluster reach the driver; None: what its host takes for its own.
-        auth_secret: what the processes of a cluster prove to each other that they know; their connections are then encrypted too. Its master and
-            workers have the same in ``_SPARK_AUTH_SECRET``. Demanded where they may be on other hosts.
+        class_archive: store Spark's classes (180 MB), so that later starts use half the CPU.
+        class_archive_dir: where they are stored; None: in the data directory. Services of one user may share it; nobody else may write there.
+        executor_memory: heap of each executor of a cluster (default 1g); its Python workers need memory of their own.
+        executor_cores: cores of each executor of a cluster; None: all cores of its worker.
+        max_cores: cores of the cluster for this driver; None: all free ones, so that other drivers would wait.
+        driver_host: name or address under which the executors of a cluster reach the driver; None: the host's own guess.
+        auth_secret: shared secret of the processes of a cluster; their connections are then encrypted too. Its master and
+            workers have the same in ``_SPARK_AUTH_SECRET``. Required if they may be on other hosts.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,10 +64,12 @@ class SparkSettings(BaseModel):
 
     @model_validator(mode="after")
     def _counts(self) -> Self:
-        """Refuse what would be ignored."""
-        given = [name for name in _OF_CLUSTERS if getattr(self, name) is not None]
-        if given and not self.is_cluster:
-            raise ValueError(f"{', '.join(given)} count on a cluster only; the master {self.master} has no executors of its own")
+        """Refuse settings that would be ignored."""
+        cluster_settings = [name for name in _OF_CLUSTERS if getattr(self, name) is not None]
+        if cluster_settings and not self.is_cluster:
+            raise ValueError(
+                f"{', '.join(cluster_settings)} count on a cluster only; the master {self.master} has no executors of its own"
+            )
         if self.max_cores is not None and self.executor_cores is not None and self.max_cores < self.executor_cores:
             raise ValueError(
                 f"max_cores ({self.max_cores}) leaves no room for one executor of {self.executor_cores} executor_cores"
@@ -82,7 +85,7 @@ class SparkSettings(BaseModel):
 
     @property
     def is_cluster(self) -> bool:
-        """Whether executors are other processes, perhaps on other hosts."""
+        """Whether executors are separate processes, perhaps on other hosts."""
         return self.master.startswith("spark://")
 
     @property
@@ -92,7 +95,7 @@ class SparkSettings(BaseModel):
 
     @property
     def masters(self) -> list[tuple[str, int]]:
-        """Hosts and ports of the cluster's masters; none where there is no cluster."""
+        """Hosts and ports of the cluster's masters; empty without a cluster."""
         if not self.is_cluster:
             return []
         addresses = [address.rpartition(":") for address in self.master.removeprefix("spark://").split(",")]

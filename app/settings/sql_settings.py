@@ -1,4 +1,4 @@
-"""Settings of SQL: what statements do where they do not say, and how much they may ask for."""
+"""Settings of SQL: defaults of statements, and their limits."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class SqlSettings(BaseModel):
-    """How statements are understood.
+    """Interpretation and limits of statements.
 
     Attributes:
-        default_grace: of windows without GRACE PERIOD: ``klip10``: none, as KLIP-10 has it; ``ksqldb``: 24 hours less the window's size with
+        default_grace: grace of windows without GRACE PERIOD: ``klip10``: none, as in KLIP-10; ``ksqldb``: 24 hours less the window's size with
             EMIT CHANGES, none with EMIT FINAL.
-        max_scanned_rows: how many rows a SELECT without EMIT may look at.
-        read_seconds: how long a SELECT without EMIT may take, and all statements of one script that only look together.
-        max_transient_queries: how many queries may run for readers of SELECT … EMIT alone, over all services of the database.
+        max_scanned_rows: limit of rows that a SELECT without EMIT may read.
+        read_seconds: time limit of a SELECT without EMIT, and of all reading statements of one script together.
+        max_transient_queries: limit of queries that run only for readers of SELECT … EMIT, over all services of the database.
         python_functions: whether administrators may register functions in Python (CREATE FUNCTION), which run on the service's machines.
     """
 

@@ -1,4 +1,4 @@
-"""Faults of statements as answers show them: line, column, the line itself with a mark below what does not fit."""
+"""Faults of statements in answers: line, column, and the line itself with marks below the fault."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ POINTER = "/sql"
 
 
 def of_script(faults: tuple[ScriptFault, ...]) -> Unprocessable:
-    """Return the refusal of a script that cannot be read, with every fault."""
+    """Return the error for a script that cannot be parsed, with every fault."""
     return _refusal([_fault("syntax_error", sentence(each.fault, each.text), each.passage) for each in faults])
 
 
 @contextmanager
 def placed(parsed: Parsed) -> Iterator[None]:
-    """Say of what goes wrong within which statement it was: line, column, the line itself with a mark.
+    """Add to errors the place of the statement: line, column, the line itself with a mark.
 
     Raises:
-        Unprocessable: the statement means nothing here, or its definition is wrong.
-        AppError: as it came, with the statement's place.
+        Unprocessable: the statement is not valid here, or its definition is wrong.
+        AppError: the original one, with the statement's place.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Statements that change nothing, but for SELECTs with EMIT: SHOW, DESCRIBE, EXPLAIN, PRINT, ASSERT TOPIC, and pull queries."""
+"""Statements that only read, except SELECT with EMIT: SHOW, DESCRIBE, EXPLAIN, PRINT, ASSERT TOPIC, and pull queries."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from engine.statements.reads.transient import transient_of
 
 Found = TypeVar("Found")
 PAGE = 100
-"""Of lists without LIMIT."""
+"""Rows of a list without LIMIT."""
 
 
 async def look(services: Services, parsed: Parsed, session: Session, until: float) -> Outcome:
-    """Answer a statement that changes nothing.
+    """Answer a statement that only reads.
 
     Args:
         services: of this application.
         parsed: the statement.
-        session: what it is bound against.
+        session: the catalog to bind it against.
         until: see ``pull``.
 
     Raises:
-        AppError: it names what is not there, cannot be answered, or comes too late.
+        AppError: it names something that does not exist, cannot be answered, or took too long.
         StatementFault: it cannot be bound.
-        DefinitionInvalid: what it explains is no definition.
+        DefinitionInvalid: it explains a wrong definition.
     """
     if asyncio.get_running_loop().time() >= until:
         raise reads_too_long(services)
@@ -68,10 +68,10 @@ async def look(services: Services, parsed: Parsed, session: Session, until: floa
 
 
 def check_looking(tree: Statement, session: Session) -> str:
-    """Check a statement that looks as far as it can be without looking; returns what it would do.
+    """Check a reading statement without a read; return what it would do.
 
     Raises:
-        AppError: it names a query that is not there.
+        AppError: it names a query that does not exist.
         StatementFault: it cannot be bound.
     """
     match tree:
@@ -125,20 +125,20 @@ def _listing(services: Services, tree: Statement, session: Session, connection: 
 
 
 def _query_of(name: Identifier, session: Session) -> str:
-    """Return the query that a statement names; those that the caller may not see are not in the session."""
-    wanted = definition_name(folded(name), name)
-    if wanted not in session.queries:
-        raise query_not_found(wanted)
-    return wanted
+    """Return the query that a statement names. Queries that the caller may not see are not in the session."""
+    name_of_query = definition_name(folded(name), name)
+    if name_of_query not in session.queries:
+        raise query_not_found(name_of_query)
+    return name_of_query
 
 
 def _explained_query(connection: sa.Connection, name: Identifier, session: Session) -> Listing:
-    found = get_planned(connection, _query_of(name, session))
+    query = get_planned(connection, _query_of(name, session))
     rows = [
-        ("query", found.row.name),
-        ("state", found.row.state),
-        ("definition", json.dumps(found.row.definition)),
-        *((f"stage {stage.index}", ", ".join(type(each).__name__ for each in stage.operators)) for stage in found.plan.stages),
+        ("query", query.row.name),
+        ("state", query.row.state),
+        ("definition", json.dumps(query.row.definition)),
+        *((f"stage {stage.index}", ", ".join(type(each).__name__ for each in stage.operators)) for stage in query.plan.stages),
     ]
     return Listing(texts("what", "value"), rows)
 
@@ -156,9 +156,9 @@ def _explained(action: Action) -> Listing:
 
 def _why(connection: sa.Connection, tree: ExplainWhy, session: Session) -> Listing:
     name = _query_of(tree.query, session)
-    given = [_literal(each) for each in tree.key]
+    key = [_literal(each) for each in tree.key]
     at = None if tree.at is None else _literal(tree.at)
-    answer = answer_why(connection, name, given, at)
+    answer = answer_why(connection, name, key, at)
     rows = [(step.code, step.operator, step.sentence) for step in (answer.answer, *answer.steps)]
     return Listing(texts("code", "operator", "sentence"), rows)
 
@@ -170,7 +170,7 @@ def _literal(node: object) -> str:
     text = getattr(node, "text", None)
     if not isinstance(text, str):
         raise StatementRefused(
-            "literal_needed", "a key and a time are written out here, as in KEY ('JFK') AT '2013-01-01T12:00:00Z'"
+            "literal_needed", "write a key and a time as literals, as in KEY ('JFK') AT '2013-01-01T12:00:00Z'"
         )
     return text
 
@@ -178,9 +178,9 @@ def _literal(node: object) -> str:
 def _late_records(connection: sa.Connection, tree: Show, page_bytes: int, session: Session) -> Listing:
     if tree.of is None:
         raise TypeError("SHOW LATE RECORDS names a query")
-    found = get_planned(connection, _query_of(tree.of, session))
+    query = get_planned(connection, _query_of(tree.of, session))
     limit = PAGE if tree.limit is None else int(tree.limit)
-    rows = late_records_of(connection, found.row.id, LateFilter(), PageOf(Most(limit, page_bytes)))
+    rows = late_records_of(connection, query.row.id, LateFilter(), PageOf(Most(limit, page_bytes)))
     columns = (*texts("input", "reason", "event_time"), ("event_time_ms", "bigint"), *texts("record"))
     return Listing(columns, [(row.input, row.reason, shown(row.event_time_ms), row.event_time_ms, row.record) for row in rows])
 

@@ -1,4 +1,4 @@
-"""What became of each statement of a script."""
+"""The outcome of each statement of a script."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.statements.context.session import SqlRelation
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """Something was registered, created, changed or removed."""
+    """A definition was registered, created, changed or removed."""
 
     parsed: Parsed
     done: Done
@@ -22,7 +22,7 @@ class Defined:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What there is."""
+    """A list of existing things."""
 
     parsed: Parsed
     listing: Listing

@@ -1,4 +1,4 @@
-"""Values that a request binds to ``?`` and ``:name``: they become literals of the tree, never text that is read."""
+"""Bind the values of a request to ``?`` and ``:name``: they become literals of the tree, never parsed text."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def with_parameters(script: Script, given: Sequence[Any] | Mapping[str, Any]) ->
 
 
 def _bound(tree: Statement, change: Callable[[Node], Node | None]) -> Statement:
-    found = tree.mapped(change)
-    if not isinstance(found, Statement):
+    mapped = tree.mapped(change)
+    if not isinstance(mapped, Statement):
         raise TypeError("a statement stays one")
-    return found
+    return mapped
 
 
 def _literal(value: Any, key: str | int, at: Node) -> Node:

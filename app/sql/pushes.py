@@ -1,7 +1,7 @@
 """Push queries: SELECT ... EMIT, answered with rows as they come.
 
-What looks at single records of a relation follows that relation's changes. Everything else is a transient query (``app.sql.catalog.transient``),
-whose result is followed.
+A SELECT over single records of a relation follows that relation's changes. Any other one starts a transient query
+(``app.sql.catalog.transient``) and follows its result.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from engine.statements.reads.following import beginning_of, followed_by
 from engine.statements.reads.transient import transient_of
 
 QUIET_S = 5.0
-"""After so long without a row the reader is asked to show that it lives."""
+"""Time without a row after which an empty batch is sent, to detect a client that is gone."""
 
 EVENT_TIME = "$event_time_ms"
 Found = TypeVar("Found")
@@ -44,12 +44,12 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class PushedRows:
-    """Rows that came; none: nothing did for a while.
+    """Rows of a push query; empty after a quiet time.
 
     Attributes:
         frame: the result's columns.
         times_ms: event time of each row.
-        deleted: whether each row of a table is gone.
+        deleted: whether each row of a table is deleted.
     """
 
     frame: pl.DataFrame
@@ -59,14 +59,14 @@ class PushedRows:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A push query under way.
+    """A running push query.
 
     Attributes:
         columns: names and types of its rows.
-        key: names of the columns that tell rows apart; none of a stream's.
-        query: name of the transient query behind it; None: it follows a relation.
-        limit: how many rows it gives at most.
-        rows: them.
+        key: names of the columns that identify rows; empty for a stream.
+        query: name of its transient query; None: it follows a relation.
+        limit: maximum number of rows.
+        rows: the rows.
     """
 
     columns: Schema
@@ -81,7 +81,7 @@ async def pushing(services: Services, runner: ScriptRunner, parsed: Parsed) -> A
     """Yield a push query; it ends with the block.
 
     Raises:
-        AppError: it is wrong, or there are too many.
+        AppError: it is invalid, or there are too many streams.
     """
     select = parsed.tree
     if not isinstance(select, Select):
@@ -93,7 +93,7 @@ async def pushing(services: Services, runner: ScriptRunner, parsed: Parsed) -> A
 
 
 def refuse_too_many(services: Services) -> None:
-    """Refuse one more stream of rows than the settings allow.
+    """Refuse one stream of rows more than the settings allow.
 
     Raises:
         TooManyRequests: ``too_many_streams``.
@@ -114,11 +114,11 @@ async def _pushed(services: Services, runner: ScriptRunner, parsed: Parsed, sele
             rows = _rows(services, follower, partial(_looked_at, reader), read.relation.kind)
             yield Push(read.types, (), None, read.limit, rows)
         return
-    asked = await runner.inspected(parsed, lambda known: transient_of(select, known, beginning))
-    named = transient.named(asked.definition)
+    transient_read = await runner.inspected(parsed, lambda known: transient_of(select, known, beginning))
+    named = transient.named(transient_read.definition)
     async with _reader(services, named, parsed.text) as lease, _following(services, "stream", named.name, "earliest") as follower:
-        rows = _rows(services, follower, partial(_made, asked.types.names), asked.kind, lease)
-        yield Push(asked.types, (), named.name, asked.limit, rows)
+        rows = _rows(services, follower, partial(_made, transient_read.types.names), transient_read.kind, lease)
+        yield Push(transient_read.types, (), named.name, transient_read.limit, rows)
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ class _Lease:
         self._renewed_at = time.monotonic()
 
     async def renew(self) -> None:
-        """Stay a reader; raises ``Conflict`` (``query_failed``) where the query has failed."""
+        """Renew the lease; raises ``Conflict`` (``query_failed``) if the query has failed."""
         if time.monotonic() - self._renewed_at < transient.RENEWED_EVERY_S:
             return
         self._renewed_at = time.monotonic()
@@ -188,21 +188,21 @@ async def _rows(
 
 
 def _shown(frame: pl.DataFrame, kind: RelationKind) -> pl.DataFrame:
-    """Leave out what is no row: a record of a stream without a value. Without one, a row of a table is gone."""
+    """Drop records of a stream without a value: they are not rows. In a table, such a record deletes a row."""
     return frame.filter(pl.col("_op") == 0) if kind == "stream" else frame
 
 
 def _made(columns: Sequence[str], frame: pl.DataFrame) -> PushedRows:
-    """Return what a query of its own has made."""
+    """Return rows of a transient query."""
     return PushedRows(frame.select(columns), frame["_ts"].to_list(), (frame["_op"] != 0).to_list())
 
 
 def _looked_at(reader: RowReader, frame: pl.DataFrame) -> PushedRows:
-    """Return what is selected of a relation's single changes."""
-    kept = reader.selected(frame.rename({"_ts": EVENT_TIME}), {"_deleted": pl.col("_op") != 0})
-    shown = reader.shown(kept).with_columns(
-        pl.when(kept["_deleted"]).then(None).otherwise(pl.col(name)).alias(name)
-        for name in reader.values  # of a row that is gone only the key is left
+    """Return the selected rows of a relation's changes."""
+    selected = reader.selected(frame.rename({"_ts": EVENT_TIME}), {"_deleted": pl.col("_op") != 0})
+    shown = reader.shown(selected).with_columns(
+        pl.when(selected["_deleted"]).then(None).otherwise(pl.col(name)).alias(name)
+        for name in reader.values  # only the key of a deleted row remains
     )
-    time_column = next(name for name in kept.columns if name.endswith(f".{EVENT_TIME}"))
-    return PushedRows(shown, kept[time_column].to_list(), kept["_deleted"].to_list())
+    time_column = next(name for name in selected.columns if name.endswith(f".{EVENT_TIME}"))
+    return PushedRows(shown, selected[time_column].to_list(), selected["_deleted"].to_list())

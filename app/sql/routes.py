@@ -32,7 +32,7 @@ SQL_TYPE = "application/sql"
 
 
 async def _read_body(request: Request) -> Any:
-    """Read a body: JSON, or the statements alone."""
+    """Read a body: JSON, or only the text of the statements."""
     kind = media_type_of(request, JSON_TYPE, SQL_TYPE)
     refuse_encoding(request)
     if kind == SQL_TYPE:
@@ -81,19 +81,19 @@ _ANSWER = {
     ]
 }
 _BODY["requestBody"]["content"][SQL_TYPE] = {
-    "schema": {"type": "string", "description": "The statements alone; parameters and properties need JSON."},
+    "schema": {"type": "string", "description": "Only the text of the statements; parameters and properties need JSON."},
     "example": "SHOW STREAMS;",
 }
-Validate = Annotated[bool, Query(description="Say what would happen, and do nothing.")]
+Validate = Annotated[bool, Query(description="Return what would happen, and change nothing.")]
 
 
 @router.post(
     "/statements",
-    summary="Carry statements of SQL out",
+    summary="Execute SQL statements",
     response_model=StatementsAnswer,
     response_model_exclude_none=True,
     responses={
-        200: answered(_ANSWER, "What became of each statement; of a SELECT with EMIT its rows as they come."),
+        200: answered(_ANSWER, "The outcome of each statement; for a SELECT with EMIT, its rows as they come."),
         **problems(400, 406, 409, 413, 415, 422, 429),
     },
     openapi_extra=_BODY,
@@ -101,18 +101,18 @@ Validate = Annotated[bool, Query(description="Say what would happen, and do noth
 async def post_statements(
     body: ScriptBody, request: Request, services: ServicesOf, validate: Validate = False
 ) -> Response | StatementsAnswer:
-    """Carry a script out: statements of ksqlDB's language, and what only this service has (`/guide/reference/sql/`).
+    """Execute a script: statements of ksqlDB's language, and the extensions of this service (`/guide/reference/sql/`).
 
-    Every statement that cannot be read is told at once, with line and column, before anything is carried out. Each of the others is
-    carried out by itself, in order; what refuses one ends the script, and those before it stay carried out: `statements` of the
-    problem says what became of each. A SELECT without EMIT
-    answers once; one with EMIT must be the last, and is answered as `application/x-ndjson` or `text/event-stream`, whichever `Accept`
-    asks for: first the columns, then rows as they come, until its LIMIT or until the client leaves.
+    If statements cannot be parsed, the answer has all these faults with line and column, and nothing is executed. Otherwise each statement
+    is executed by itself, in order. The first that fails ends the script; earlier ones stay in force: `statements` of the
+    problem has the state of each. A SELECT without EMIT
+    answers once. One with EMIT must be the last; its answer is `application/x-ndjson` or `text/event-stream`, as `Accept`
+    asks: first the columns, then rows as they come, until its LIMIT or until the client disconnects.
     """
-    asked = validated(StatementsBody, body)
-    words = Words({name: _text(value) for name, value in asked.properties.items()}, dict(asked.variables))
+    statements_body = validated(StatementsBody, body)
+    words = Words({name: _text(value) for name, value in statements_body.properties.items()}, dict(statements_body.variables))
     runner = ScriptRunner(services, words)
-    script = await runner.read(asked.sql, asked.parameters)
+    script = await runner.read(statements_body.sql, statements_body.parameters)
     if not script.statements:
         detail = "there is no statement in `sql`"
         raise Unprocessable("missing_statement", detail, [Fault("/sql", "missing_statement", detail)])
@@ -136,17 +136,17 @@ def _text(value: object) -> str:
 
 def _form(request: Request) -> str:
     accepted = request.headers.get("accept", "")
-    found = next((form for form in (EVENT_STREAM, NDJSON_TYPE) if form in accepted), None)
-    if found is None:
+    media_type = next((form for form in (EVENT_STREAM, NDJSON_TYPE) if form in accepted), None)
+    if media_type is None:
         detail = (
             f"a SELECT with EMIT goes on: ask for it with Accept: {NDJSON_TYPE} or {EVENT_STREAM}, or leave EMIT out to read once"
         )
         raise NotAcceptable("not_acceptable", detail)
-    return found
+    return media_type
 
 
 async def _pushed(request: Request, services: Services, runner: ScriptRunner, parsed: Parsed, form: str) -> Response:
-    """Answer a push query; faults that show before the first row are answers of their own."""
+    """Answer a push query; faults before the first row are answered as problems."""
     opened = AsyncExitStack()
     push = await opened.enter_async_context(pushing(services, runner, parsed))
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -155,7 +155,7 @@ async def _pushed(request: Request, services: Services, runner: ScriptRunner, pa
 
 
 async def _lines(push: Push, form: str, recheck: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes]:
-    """Yield a push query's answer, line by line."""
+    """Yield the lines of a push query's answer."""
     yield _line(form, "header", _header(push))
     left = push.limit
     try:
@@ -180,8 +180,8 @@ def _header(push: Push) -> dict[str, Any]:
 
 def _shown(push: Push, rows: PushedRows, left: int | None) -> list[dict[str, Any]]:
     values = values_of(encode_values(rows.frame, push.columns, has_text_numbers=False)) if rows.frame.height else []
-    found = zip(values, rows.times_ms, rows.deleted, strict=True)
-    shown = [{"op": "delete" if gone else "upsert", "event_time_ms": at_ms, "values": row} for row, at_ms, gone in found]
+    changes = zip(values, rows.times_ms, rows.deleted, strict=True)
+    shown = [{"op": "delete" if gone else "upsert", "event_time_ms": at_ms, "values": row} for row, at_ms, gone in changes]
     return shown if left is None else shown[:left]
 
 

@@ -1,6 +1,6 @@
-"""Carrying a script out: statement by statement, each bound against what the ones before it have left.
+"""Execute a script: statement by statement, each bound against the catalog that earlier ones have left.
 
-What a statement changes of definitions is one transaction. Nothing is carried out of a script in which any statement cannot be read.
+Each statement changes definitions in one transaction. If any statement of a script cannot be parsed, none is executed.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ from engine.statements.sources.topics import check_topic
 
 Found = TypeVar("Found")
 _LOOKING: Final = (Select, Show, Describe, Explain, ExplainWhy, Print, AssertTopic)
-"""What every key may ask for."""
+"""Statements that every key may execute."""
 
 _CHANGES_NO_DEFINITION: Final = (*_LOOKING, AssertValues, AssertRelation, InsertValues)
-"""What is bound to look or to append records; each other statement is bound where it is carried out."""
+"""Statements that only read or append records. Every other one is bound in the transaction that executes it."""
 
 
 @dataclass(slots=True)
 class Words:
-    """What SET and DEFINE say, and what a request says in their place; statements of a script change it.
+    """Settings of SET and DEFINE, or of a request; statements of a script change them.
 
     Attributes:
         settings: properties by name.
@@ -78,29 +78,29 @@ class Words:
 
 
 class ScriptRunner:
-    """Carries statements out.
+    """Executes statements.
 
     Args:
         services: of this application.
-        words: of the session that the script is part of.
-        default_grace: see ``Settings``; None: as the service is set.
+        words: of the session of the script.
+        default_grace: see ``Settings``; None: the service's setting.
     """
 
     def __init__(self, services: Services, words: Words, default_grace: Any = None) -> None:
         self._services, self.words = services, words
-        self._site, self._delivery_site = service_context_of(services.settings), delivery_context_of(services.settings)
+        self._context, self._delivery_context = service_context_of(services.settings), delivery_context_of(services.settings)
         self._default_grace = default_grace or services.settings.sql.default_grace
         self._reads_end: float | None = None
 
     async def read(self, text: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Script:
-        """Parse a script; a long one takes a second or two, in which the others are served.
+        """Parse a script. A long one takes a second or two; other requests are served meanwhile.
 
         Args:
             text: the script.
             parameters: see ``with_parameters``.
 
         Raises:
-            Unprocessable: with every fault of every statement; a parameter is wrong.
+            Unprocessable: with every fault of every statement; or a parameter is wrong.
         """
 
         def reading() -> Script:
@@ -112,20 +112,20 @@ class ScriptRunner:
         return await planned(self._services, reading)
 
     async def run(self, statements: Sequence[Parsed], progress: Progress) -> None:
-        """Carry statements out; SELECTs with EMIT are none of these: ``app.sql.pushes``.
+        """Execute statements. SELECTs with EMIT go to ``app.sql.pushes`` instead.
 
         Args:
-            statements: in their order.
-            progress: gets the outcome of each as soon as it is carried out.
+            statements: in order.
+            progress: receives the outcome of each as soon as it is executed.
 
         Raises:
-            AppError: one was refused; those before it are carried out.
+            AppError: one was refused; earlier ones stay in force.
         """
         for parsed in statements:
             progress.outcomes.append(await self.run_one(parsed))
 
     async def preview(self, script: Script) -> list[Outcome]:
-        """Say what every statement would do, each seeing what the ones before it would have left; nothing stays.
+        """Return what every statement would do, given the effects of earlier ones; nothing is kept.
 
         Raises:
             AppError: one would be refused.
@@ -148,7 +148,7 @@ class ScriptRunner:
     def _rehearsed(self, connection: sa.Connection, parsed: Parsed, bound: list[tuple[Parsed, Action]]) -> Outcome:
         with placed(parsed):
             if isinstance(parsed.tree, SetProperty | Define):
-                return Defined(parsed, self._note(parsed))
+                return Defined(parsed, self._change_session(parsed))
             self._refuse(parsed)
             session = self.session(connection)
             action = bind(parsed.tree, session)
@@ -164,13 +164,13 @@ class ScriptRunner:
             return Defined(parsed, carry_out(connection, action, parsed.text))
 
     async def run_one(self, parsed: Parsed) -> Outcome:
-        """Carry one statement out. Raises AppError with its place."""
+        """Execute one statement. Raises AppError with its place."""
         with placed(parsed):
             return await self._run(parsed)
 
     async def _run(self, parsed: Parsed) -> Outcome:
         if isinstance(parsed.tree, SetProperty | Define):
-            return Defined(parsed, self._note(parsed))
+            return Defined(parsed, self._change_session(parsed))
         self._refuse(parsed)
         if not isinstance(parsed.tree, _CHANGES_NO_DEFINITION):
             return Defined(parsed, await self.defined(parsed))
@@ -182,15 +182,15 @@ class ScriptRunner:
         return await look(self._services, parsed, session, self._reads_end)
 
     def _refuse(self, parsed: Parsed) -> None:
-        """Refuse what the caller's role, or this service, has not; whether it is carried out or only checked."""
+        """Refuse a statement for which the caller's role, or this service's settings, are not sufficient; also in a preview."""
         if not isinstance(parsed.tree, _LOOKING):
             refuse_below(Role.WRITE, "this statement")
         if isinstance(parsed.tree, CreateFunction) and not self._services.settings.sql.python_functions:
-            detail = "functions in Python run on the service's machines; whoever runs it can allow them: SLACKWATER_SQL__PYTHON_FUNCTIONS=true"
+            detail = "functions in Python run on the service's machines; its operator can allow them: SLACKWATER_SQL__PYTHON_FUNCTIONS=true"
             raise Forbidden("python_functions_off", detail)
 
     async def bound(self, parsed: Parsed) -> tuple[Action, Session]:
-        """Bind a statement against what is registered now; changes nothing."""
+        """Bind a statement against the current catalog; changes nothing."""
 
         def binding(connection: sa.Connection) -> tuple[Action, Session]:
             session = self.session(connection)
@@ -200,12 +200,12 @@ class ScriptRunner:
             return await self._in_transaction(binding, parsed, is_edit=False)
 
     async def inspected(self, parsed: Parsed, work: Callable[[Session], Found]) -> Found:
-        """Look at what is registered now, as statements see it; a fault that ``work`` finds is one of the statement."""
+        """Return the result of ``work`` on the current catalog; its faults belong to the statement."""
         async with planning_turn(self._services):
             return await self._in_transaction(lambda connection: work(self.session(connection)), parsed, is_edit=False)
 
     async def defined(self, parsed: Parsed) -> Done:
-        """Bind a statement and carry it out, in one transaction; what it names elsewhere is looked at before."""
+        """Bind a statement and execute it, in one transaction; systems outside of the database are asked before."""
         parsed, warnings = await self._completed(parsed)
         if isinstance(parsed.tree, CreateRelation) or says_target(parsed.tree):
             action, _ = await self.bound(parsed)
@@ -223,29 +223,29 @@ class ScriptRunner:
         return replace(done, warnings=(*done.warnings, *warnings))
 
     def _no_room(self, connection: sa.Connection, done: Done) -> list[DefinitionWarning]:
-        """Warn of a query for which no driver has room."""
+        """Return a warning about a query for which no driver has room."""
         lease_ms = self._services.settings.driver.lease_ttl_ms
         reason = None if done.query is None else warning_of_no_room(connection, lease_ms, done.query)
         return [] if reason is None else [DefinitionWarning("/desired_state", reason.code, reason.fact, reason.cure)]
 
     async def _look_outside(self, parsed: Parsed, action: Action) -> None:
         with placed(parsed):
-            await looked_outside(self._services, partial(look_outside, action, self._site, self._delivery_site))
+            await looked_outside(self._services, partial(look_outside, action, self._context, self._delivery_context))
 
     async def _completed(self, parsed: Parsed) -> tuple[Parsed, list[DefinitionWarning]]:
-        """Give a source without columns those that its connector finds; says what was left out of them."""
+        """Add inferred columns to a source without columns; also return what was left out."""
         tree = parsed.tree
         if not isinstance(tree, CreateRelation):
             return parsed, []
-        asked = await self.inspected(parsed, lambda session: inference_request(tree, session))
-        if asked is None:
+        request = await self.inspected(parsed, lambda session: inference_request(tree, session))
+        if request is None:
             return parsed, []
         with placed(parsed):
-            found = await looked_outside(self._services, partial(inferred, asked, self._site))
-        return replace(parsed, tree=with_columns(tree, found.columns, found.key)), warnings_of(found)
+            columns = await looked_outside(self._services, partial(inferred, request, self._context))
+        return replace(parsed, tree=with_columns(tree, columns.columns, columns.key)), warnings_of(columns)
 
     def session(self, connection: sa.Connection) -> Session:
-        """Return what statements are bound against."""
+        """Return the catalog to bind statements against."""
         return load_session(connection, Settings(self._default_grace, self.words.settings), self.words.variables)
 
     async def _in_transaction(self, work: Callable[[sa.Connection], Found], parsed: Parsed, *, is_edit: bool) -> Found:
@@ -262,7 +262,7 @@ class ScriptRunner:
             async with turns.taken():
                 return await to_thread.run_sync(working)
 
-    def _note(self, parsed: Parsed) -> Done:
+    def _change_session(self, parsed: Parsed) -> Done:
         action = bind(
             parsed.tree, Session(settings=Settings(self._default_grace, self.words.settings), variables=self.words.variables)
         )
@@ -288,13 +288,13 @@ class ScriptRunner:
 
 
 def _check(action: Action, parsed: Parsed, session: Session) -> None:
-    """Refuse what statements of ksqlDB can mean and the built-in log has not."""
+    """Refuse statements that are valid in ksqlDB but not for the built-in log."""
     if isinstance(action, RegisterSource | CreateQuery):
         check_topic(action.relation, parsed.tree, session)
 
 
 def _body(action: InsertRecords) -> bytes:
-    """Return records as they are appended; a column that a row leaves out is not among its members."""
+    """Return records in the form of appends; a row has no member for a column that it leaves out."""
     records = [_record(action, row, at_ms) for row, at_ms in zip(action.rows, action.times_ms, strict=True)]
     return f"[{','.join(records)}]".encode()
 

@@ -1,14 +1,14 @@
-"""What limits the rate at which a query works, from the measured shares of its time and what waits. Pure.
+"""Find what limits the rate of a query, from the measured shares of its time and its unread records. Pure.
 
-The rule, first match counts:
+The first rule that applies decides:
 
-1. It does not run: ``paused`` or ``not_running``.
-2. It waits for a producer that does not work, or leaves records unread though it has time, since a query that writes another of its inputs
-   has not come so far in event time (P9): ``upstream``.
-3. Nothing was measured in the last ten seconds though it has committed nothing yet, or leaves records unread: ``unmeasured``. It is at
-   work at its first batch, or at a long one.
+1. The query does not run: ``paused`` or ``not_running``.
+2. It waits for a producer that does not work; or it has time but leaves records unread, because the query that writes another of its inputs
+   is behind in event time (P9): ``upstream``.
+3. Nothing was measured in the last ten seconds, and it has no commit yet or has unread records: ``unmeasured``. It works at its first batch,
+   or at a long one.
 4. It waits for input for a fifth of the last ten seconds or more: ``input``. It keeps up.
-5. Else the greatest of the shares: ``reading``, ``tasks``, ``commit`` or ``other_queries``.
+5. Otherwise the greatest share: ``reading``, ``tasks``, ``commit`` or ``other_queries``.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ PARTS: Final[tuple[Limit, ...]] = ("reading", "tasks", "commit", "other_queries"
 SLOW_FUNCTION: Final = "slow_function"
 
 KEEPS_UP: Final = 0.2
-"""Share of the time that a query waits for input, from which on it keeps up."""
+"""A query keeps up if it waits for input for at least this share of the time."""
 
 WINDOW_S: Final = 10.0
-"""What was measured longer ago says nothing of now."""
+"""Older measurements say nothing about now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a query.
+    """Facts about a query.
 
     Attributes:
-        state: its state.
+        state: of the query.
         is_waiting: it waits for a producer (``waits_for_producer``).
-        is_merging: it reads a derived feed beside another one.
-        unread: records of its log feeds that it has not read.
+        is_merging: it reads a derived feed and other feeds.
+        unread: unread records of its log feeds.
         measured: shares of the time before its last commit (``engine.runtime.limits.time_breakdown``); None: there are none.
-        age_s: how long ago that was; None: it has committed nothing.
+        age_s: time since that commit; None: there is no commit.
     """
 
     state: str
@@ -54,25 +54,25 @@ class Facts:
 
 
 def shares_of(facts: Facts) -> dict[Limit, float]:
-    """Return the share of each part in the last seconds."""
+    """Return the share of each part of the work in the last seconds."""
     measured = _recent(facts)
     return {part: float(measured.get(part, 0.0)) for part in PARTS}
 
 
 def busiest_task_of(facts: Facts) -> float | None:
-    """Return the share of the busiest task in the work of all; None where that is not known."""
+    """Return the share of the busiest task in the work of all tasks; None if unknown."""
     return _recent(facts).get("busiest_task")
 
 
 def functions_of(facts: Facts) -> dict[str, float]:
-    """Return the share of the time that each Python function took, the largest first; at a long batch, before the last commit."""
+    """Return the share of time of each Python function, the largest first; during a long batch, the shares before the last commit."""
     measured = facts.measured if limit_of(facts) == "unmeasured" else _recent(facts)
-    found = (measured or {}).get("functions", {})
-    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
+    shares = (measured or {}).get("functions", {})
+    return dict(sorted(shares.items(), key=lambda each: (-each[1], each[0])))
 
 
 def slow_function(facts: Facts) -> Reason | None:
-    """Say which Python function takes most of the time of a query that does not keep up; None where none does."""
+    """Return the Python function that takes most of the time of a query that does not keep up; None if none does."""
     functions = functions_of(facts)
     busy = sum(float((facts.measured or {}).get(part, 0.0)) for part in PARTS)
     name = next(iter(functions), None)
@@ -82,7 +82,7 @@ def slow_function(facts: Facts) -> Reason | None:
         SLOW_FUNCTION,
         f"the query does not keep up, and waits for the Python function {name} for {functions[name]:.0%} of its time",
         "make the function faster: it is called once for all rows of a batch, so work on whole columns instead of row by row. A shorter "
-        "TIMEOUT bounds what one call may take",
+        "TIMEOUT bounds the time of one call",
     )
 
 
@@ -92,7 +92,7 @@ def _recent(facts: Facts) -> Mapping[str, Any]:
 
 
 def limit_of(facts: Facts) -> Limit:
-    """Say what limits a query."""
+    """Return the limit of a query."""
     if facts.state != "running":
         return "paused" if facts.state == "paused" else "not_running"
     shares = shares_of(facts)

@@ -1,4 +1,4 @@
-"""What the metrics say of queries and drivers: the facts that drivers committed, read in three statements whatever their number."""
+"""Metrics about queries and drivers: facts that drivers committed, read with three statements for any number of queries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _QUERIES = sa.text(
     WHERE q.deleted_at IS NULL
     """
 )
-# The batch that holds the first unread offset is the one with the greatest base up to it: one step down the primary key.
+# The batch with the first unread offset is the one with the greatest base up to it: one step down the primary key.
 _LAGS_AND_DRIVERS = sa.text(
     """
     WITH place AS (
@@ -73,10 +73,10 @@ _LAGS_AND_DRIVERS = sa.text(
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the database tells at one moment.
+    """Metrics of the database at one moment.
 
     Attributes:
-        directories: query → its state, below the directory of checkpoints; its size is not in the database.
+        directories: query → directory of its state, below the directory of checkpoints; its size is not in the database.
     """
 
     samples: list[Sample]
@@ -84,7 +84,7 @@ class Facts:
 
 
 async def read_facts(connection: AsyncConnection) -> Facts:
-    """Return samples of every metric that the database knows."""
+    """Return samples of every metric whose value is in the database."""
     rows = (await connection.execute(_QUERIES)).mappings().all()
     headed = [name for name, model in MODELS.items() if model.traits.has_heads]
     lags, drivers = (await connection.execute(_LAGS_AND_DRIVERS, {"prefix": PREFIX, "own": LOG_PREFIX, "headed": headed})).one()
@@ -93,13 +93,13 @@ async def read_facts(connection: AsyncConnection) -> Facts:
     samples += [(metrics.QUERIES, (state,), states.count(state)) for state in set(states)]
     for query, feed, records, seconds, held_back_s in lags or ():
         samples.append((metrics.LAG, (query, feed), records))
-        # Of what is kept elsewhere nobody knows here when it came, and nothing here is written by transactions that stay open.
+        # For records outside the log, their arrival is unknown; and open transactions never hold back records of the log.
         metric, value = (
             (metrics.LAG_SECONDS, seconds) if feed.startswith(LOG_PREFIX) else (metrics.HELD_BACK_SECONDS, held_back_s)
         )
         samples.append((metric, (query, feed), value))
-    for driver, phase, held, most, age_s in drivers or ():
-        samples += [(metrics.DRIVER_QUERIES, (driver,), held), (metrics.DRIVER_HEARTBEAT, (driver, phase), age_s)]
+    for driver, phase, query_count, most, age_s in drivers or ():
+        samples += [(metrics.DRIVER_QUERIES, (driver,), query_count), (metrics.DRIVER_HEARTBEAT, (driver, phase), age_s)]
         samples += [] if most is None else [(metrics.DRIVER_MAX, (driver,), most)]
     samples += [sample for each in await all_deliveries(connection) for sample in _of_delivery(each)]
     return Facts(samples, {row["name"]: row["state_directory"] for row in rows})
@@ -120,16 +120,16 @@ def _of_query(name: str, row: Json) -> Iterator[Sample]:
 
 
 def _of_delivery(facts: DeliveryFacts) -> Iterator[Sample]:
-    own = (facts.query,)
+    labels = (facts.query,)
     yield metrics.DELIVERY_STATE, (facts.query, delivery_state(facts)[0]), 1
-    yield metrics.DELIVERY_LAG, own, facts.lag_rows
-    yield metrics.DELIVERY_LAG_SECONDS, own, facts.waited_s or 0.0
-    yield metrics.DELIVERED, own, facts.delivered_rows
-    yield metrics.DELIVERY_FAILURES, own, facts.failures
+    yield metrics.DELIVERY_LAG, labels, facts.lag_rows
+    yield metrics.DELIVERY_LAG_SECONDS, labels, facts.waited_s or 0.0
+    yield metrics.DELIVERED, labels, facts.delivered_rows
+    yield metrics.DELIVERY_FAILURES, labels, facts.failures
 
 
 def _of_detail(name: str, detail: Json) -> Iterator[Sample]:
-    """Yield what the sink noted with the last commit."""
+    """Yield what the sink recorded with the last commit."""
     yield metrics.EMITTED, (name,), detail.get("emitted_rows", 0)
     for feed, rows in detail.get("read_rows", {}).items():
         yield metrics.READ, (name, feed), rows

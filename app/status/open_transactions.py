@@ -1,7 +1,7 @@
 """Records of a topic that wait for a transaction to end. Pure.
 
-Of a topic that is written by transactions a query reads up to the first that has not ended. One whose writer is gone ends at its own timeout;
-one that nobody ends any more holds the partition back for ever, while nothing before it is unread: the query would look as if nothing came.
+A query reads a transactional topic up to the first open transaction. If the writer of a transaction is gone, it ends at its own timeout. A
+hanging transaction holds the partition back for ever, while no record before it is unread: without this, the query would look idle.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from app.catalog.reasons import Reason
 WAITS_FOR_TRANSACTION: Final = "waits_for_transaction"
 
 PATIENCE: Final = timedelta(seconds=60)
-"""As long as a transaction may last where its writer says nothing else (`transaction.timeout.ms`)."""
+"""Default duration limit of a transaction (`transaction.timeout.ms`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockedPartition:
-    """A partition whose end stands still for an open transaction.
+    """A partition whose end an open transaction holds back.
 
     Attributes:
-        feed: which, as answers name it.
+        feed: its name in answers.
         records: offsets behind the end.
-        since: when the end was first found to stand there.
-        age: how long ago that is.
+        since: when the end was first seen there.
+        age: time since then.
     """
 
     feed: str
@@ -38,7 +38,7 @@ class BlockedPartition:
 
 
 def wait_for_transaction(partitions: Iterable[BlockedPartition]) -> Reason | None:
-    """Say for which transaction a running query waits; None where none has lasted beyond ``PATIENCE``."""
+    """Return the transaction that a running query waits for; None if none is open longer than ``PATIENCE``."""
     lasting = sorted(
         (each for each in partitions if each.age >= PATIENCE), key=lambda each: (each.since, each.feed, each.partition)
     )

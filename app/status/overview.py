@@ -1,4 +1,4 @@
-"""All queries at a glance: six statements, whatever their number. Read only."""
+"""An overview of all queries: six statements for any number of queries. Read only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.definition.sources.connector import LOG_PREFIX
 from engine.definition.sources.connector_list import DEFAULT, MODELS
 from engine.log.sequences import LANE_PARTITION
 
-# The partitions of a feed that a position does not name have not been read at all.
+# Partitions that a position does not name are unread as a whole.
 _LAGS = sa.text(
     """
     SELECT c.query_id, p.feed, sum(greatest(
@@ -34,7 +34,7 @@ _LAGS = sa.text(
     GROUP BY c.query_id, p.feed
     """
 )
-# Only of the built-in log a feed's name follows from its relation's alone; of others it is null.
+# Only a feed of the built-in log has a name that follows from its relation; for others it is null.
 _RELATIONS = sa.text(
     f"""
     WITH edge AS (
@@ -69,7 +69,7 @@ class RelationAtGlance:
     """A stream or a table.
 
     Attributes:
-        appended: records, or changes of rows, that it was ever given; None where that is known elsewhere only.
+        appended: records, or changes of rows, ever appended; None if unknown here.
     """
 
     name: str
@@ -83,8 +83,8 @@ class ReadAtGlance:
     """A relation that a query reads.
 
     Attributes:
-        lag: records of its feed that the query has not read; None where that is not known.
-        read_rows: records of its feed that it has read since it began with this state; None where that is not known.
+        lag: unread records of its feed; None if unknown.
+        read_rows: records of its feed read since the query began with this state; None if unknown.
     """
 
     relation: str
@@ -97,12 +97,12 @@ class QueryAtGlance:
     """A query.
 
     Attributes:
-        status: with what of its last commit is said here.
-        lag: records of all feeds that it has not read; None before its first commit, and where no end of a feed is known.
+        status: with the parts of its last commit that the overview needs.
+        lag: unread records of all feeds; None before its first commit, and if no end of a feed is known.
         late: records that came too late, whatever became of them.
-        writes: the relation that it writes; None for a query that writes none of its own.
-        delivery: how far its results are delivered elsewhere; None: they are not.
-        fork_of: the query that it is a fork of; None: it is none, or that is gone.
+        writes: the relation that it writes; None if it writes none of its own.
+        delivery: of its results; None: they are not delivered.
+        fork_of: the query that it is a fork of; None: it is not a fork, or the original is deleted.
     """
 
     status: Status
@@ -123,7 +123,7 @@ class Glance:
 
 
 async def look(connection: AsyncConnection, limit: int, after: str | None) -> Glance:
-    """Return up to ``limit`` queries behind the name ``after``, as far as the scope of who asks allows."""
+    """Return up to ``limit`` queries behind the name ``after``, within the scope of the request's key."""
     statuses = await list_statuses(connection, limit, after)
     ids = [status.query_id for status in statuses]
     lags = await _lags(connection, ids)
@@ -143,9 +143,9 @@ async def look(connection: AsyncConnection, limit: int, after: str | None) -> Gl
     queries = [
         QueryAtGlance(
             status,
-            sum(own.values()) if (own := lags.get(status.query_id, {})) else None,
+            sum(lags_of_query.values()) if (lags_of_query := lags.get(status.query_id, {})) else None,
             late.get(status.query_id, 0),
-            tuple(_read(name, feed, own, status) for name, feed in reads.get(status.query_id, ())),
+            tuple(_read(name, feed, lags_of_query, status) for name, feed in reads.get(status.query_id, ())),
             writes.get(status.query_id),
             deliveries.get(status.name),
             forks.get(status.query_id),
@@ -164,10 +164,10 @@ async def _lags(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, 
     """Return unread records by query and feed."""
     headed = [name for name, model in MODELS.items() if model.traits.has_heads]
     params: dict[str, Any] = {"ids": list(ids), "own": LOG_PREFIX, "headed": headed, "lane": LANE_PARTITION}
-    found: dict[UUID, dict[str, int]] = {}
+    unread: dict[UUID, dict[str, int]] = {}
     for query_id, feed, records in await connection.execute(_LAGS, params):
-        found.setdefault(query_id, {})[feed] = records
-    return found
+        unread.setdefault(query_id, {})[feed] = records
+    return unread
 
 
 async def _late(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, int]:

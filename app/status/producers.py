@@ -1,7 +1,7 @@
-"""A query that waits for the query that writes one of its inputs. Pure.
+"""Find the query that a query waits for, because that one writes one of its inputs. Pure.
 
-A query that reads several feeds reads them together in event time. Of a derived feed it knows how far the producer's merge has come; records
-of its other feeds that belong behind that are left unread until the producer has gone on (P4), however long that is paused, stopped or failed.
+A query that reads several feeds merges them by event time. For a derived feed, it knows the progress of the producer's merge. Records of other
+feeds behind that time stay unread until the producer continues (P4), however long the producer is paused, stopped or failed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Reader:
     """The query that may wait.
 
     Attributes:
-        relations: names of those that it reads.
+        relations: names of its inputs.
         position: feed → partition → next offset.
-        held: those of them that it holds for: a hold waits by itself, and no longer than it was told to (J9).
-        joined: tables that it joins its stream with: such a join could hold.
+        held: inputs with a hold: a hold waits by itself, up to its own bound (J9).
+        joined: tables that it joins its stream with: such a join may have a hold.
     """
 
     relations: Sequence[str]
@@ -36,11 +36,11 @@ class Reader:
 
 
 def wait_of(graph: Graph, reader: Reader) -> Reason | None:
-    """Say which query that does not work the reader waits for, and what can be done; None where it waits for none.
+    """Return the query without progress that the reader waits for, and what can be done; None if it waits for none.
 
     Args:
-        graph: what the reader reads, and all that stands behind it.
-        reader: a query that runs.
+        graph: the reader's inputs, and everything upstream.
+        reader: a running query.
     """
     relations = [graph.relations[name] for name in reader.relations if name in graph.relations]
     feeds = {relation.feed.name: relation.feed for relation in relations}
@@ -48,17 +48,17 @@ def wait_of(graph: Graph, reader: Reader) -> Reason | None:
         return None
     facts, known = _facts(graph), dict[str, Reached]()
     behind = [
-        (-1 if found.merged_to_ms is None else found.merged_to_ms, relation)
+        (-1 if reached.merged_to_ms is None else reached.merged_to_ms, relation)
         for relation in relations
         if relation.produced_by in graph.queries and relation.name not in reader.held
-        if not (found := walk(log_feed_of(relation.feed.name), facts, known)).is_at_end
+        if not (reached := walk(log_feed_of(relation.feed.name), facts, known)).is_at_end
     ]
     if not behind:
         return None
     _, relation = min(behind, key=lambda each: (each[0], each[1].name))
     producers = sorted(_unfinished(graph, relation.name), key=lambda each: (each[1].state in _AT_WORK, -each[0]))
     if all(producer.state in _AT_WORK for _, producer in producers):
-        return None  # they are at it: that is lag, which the lineage shows
+        return None  # they make progress: this is lag, and the lineage shows it
     return _reason(graph, relation, [producer for _, producer in producers], reader)
 
 
@@ -79,25 +79,25 @@ def _facts(graph: Graph) -> dict[str, ProducerFact]:
 
 
 def _has_unread(feed: FeedFact, position: Places) -> bool:
-    own = position.get(feed.name, {})
+    offsets = position.get(feed.name, {})
     if feed.parts is None:
-        return any(end > own.get(partition, 0) for partition, end in feed.ends.items())
-    return any(part.end_offset > max(part.start_offset, own.get(str(part.partition), 0)) for part in feed.parts)
+        return any(end > offsets.get(partition, 0) for partition, end in feed.ends.items())
+    return any(part.end_offset > max(part.start_offset, offsets.get(str(part.partition), 0)) for part in feed.parts)
 
 
 def _unfinished(graph: Graph, relation: str) -> Iterator[tuple[int, QueryFact]]:
-    """Yield the queries behind a relation that have something to read, or have never begun, with their distance from it."""
-    seen, wanted = set[str](), [(1, relation)]
-    for depth, name in wanted:
-        found = graph.relations.get(name)
-        query = None if found is None else graph.queries.get(found.produced_by or "")
-        if query is None or query.name in seen:
+    """Yield the upstream queries that have unread records or have never begun, with their distance from the relation."""
+    visited, pending = set[str](), [(1, relation)]
+    for depth, name in pending:
+        known = graph.relations.get(name)
+        query = None if known is None else graph.queries.get(known.produced_by or "")
+        if query is None or query.name in visited:
             continue
-        seen.add(query.name)
+        visited.add(query.name)
         feeds = [relation.feed for relation in _relations(graph, query)]
         if not query.position or any(_has_unread(feed, query.position) for feed in feeds):
             yield depth, query
-        wanted += [(depth + 1, read) for read in query.reads]
+        pending += [(depth + 1, read) for read in query.reads]
 
 
 def _reason(graph: Graph, relation: RelationFact, producers: Sequence[QueryFact], reader: Reader) -> Reason:
@@ -127,7 +127,7 @@ def _unread(graph: Graph, query: QueryFact) -> str:
     if not records:
         kinds = sorted({relation.feed.holds for relation in _relations(graph, query) if relation.feed.parts is None})
         return f"has {' and '.join(kinds) or 'nothing'} to read"
-    # Beyond a second its parts tell nobody anything.
+    # Show whole seconds for a lag over a second.
     lag = lasting(lag_ms if lag_ms < 1_000 else lag_ms // 1_000 * 1_000)
     return f"has {records} record{'' if records == 1 else 's'} to read" + (f", {lag} of event time" if lag_ms else "")
 
@@ -140,8 +140,8 @@ def _going_on(query: QueryFact) -> str:
     if query.desired_state != "running":
         return f'resume it (PUT /v1/queries/{query.name}/desired-state {{"state": "running"}})'
     if query.state == "failed":
-        return f"mend what GET /v1/queries/{query.name}/status tells of it, and POST /v1/queries/{query.name}/restart"
-    return f"it is to run again by itself; GET /v1/queries/{query.name}/status tells why it does not yet"
+        return f"fix the error in GET /v1/queries/{query.name}/status, and POST /v1/queries/{query.name}/restart"
+    return f"it should start without help; GET /v1/queries/{query.name}/status says why it does not yet"
 
 
 def _sentence(ways: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Which query another one waits for: what it reads, and what stands behind that."""
+"""Load the inputs of a query and everything upstream, to find the query that it waits for."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from engine.definition.queries import QueryDefinition
 
 
 async def find_wait(connection: AsyncConnection, status: Status, relations: Sequence[str]) -> Reason | None:
-    """Say which query a running query waits for; None where it waits for none.
+    """Return the query that a running query waits for; None if it waits for none.
 
     Args:
         connection: of the service's reads.
         status: of the query that may wait.
-        relations: names of those that it reads.
+        relations: names of its inputs.
     """
     stored = (await connection.execute(sa.select(query.c.definition).where(query.c.id == status.query_id))).scalar_one()
     definition = read_definition(QueryDefinition, stored)
@@ -39,5 +39,5 @@ async def find_wait(connection: AsyncConnection, status: Status, relations: Sequ
     wait = wait_of(graph, reader)
     if wait is None or WITHHELD_NAME not in {visible(name) for name in (*graph.relations, *graph.queries)}:
         return wait
-    fact = "it waits for a query behind its inputs that is not within your key's scope"
+    fact = "it waits for a query upstream that is not within your key's scope"
     return Reason(wait.code, fact, "ask for its status with a key without a scope, which sees that query")

@@ -1,4 +1,4 @@
-"""A query's status, at once or when it is reached."""
+"""The status of a query, at once or when it reaches a state."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from app.http.answers.documented import answered, problems
 from app.http.examples import STATUS
 from app.http.parameters import Name, OnlyKnownParameters, Services, ServicesOf
 from app.http.schemas import Counter, QueryState
+from app.status.conditions import conditions_of, reason_of
 from app.status.limiting import WINDOW_S, Facts, busiest_task_of, functions_of, limit_of, shares_of, slow_function
 from app.status.models import (
     Delivery,
@@ -32,7 +33,6 @@ from app.status.models import (
     FeedProgress,
     FunctionShare,
     PartitionProgress,
-    Reason,
     Shares,
     StatusAnswer,
     TaskStatus,
@@ -49,9 +49,9 @@ router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKno
 
 WaitFor = Annotated[
     QueryState | None,
-    Query(description="Answer when the query has this state for the definition in force, when it failed, or at the timeout."),
+    Query(description="Answer when the query has this state with its current definition, when it has failed, or at the timeout."),
 ]
-WithTasks = Annotated[bool, Query(description="With the clock of each task, and what waits in it.")]
+WithTasks = Annotated[bool, Query(description="Include the clock of each task, and what waits in it.")]
 Timeout = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait at most.")]
 
 
@@ -67,26 +67,26 @@ Timeout = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds
 async def get_status(
     name: Name, services: ServicesOf, wait_for: WaitFor = None, timeout: Timeout = 30.0, tasks: WithTasks = False
 ) -> StatusAnswer:
-    """State, progress per input, clocks, what waits inside, what was counted. Never waits for the driver itself."""
+    """State, progress of inputs, clocks, waiting records, counters. Never waits for the driver itself."""
     async with services.database.reads.connect() as connection:
-        found = await find_status(connection, name)
-    if found is None:
+        status = await find_status(connection, name)
+    if status is None:
         raise query_not_found(name)
     if wait_for is not None:
-        found = await _when_reached(services, found, wait_for, time.monotonic() + timeout)
-    return await _answer(services, found, has_tasks=tasks)
+        status = await _when_reached(services, status, wait_for, time.monotonic() + timeout)
+    return await _answer(services, status, has_tasks=tasks)
 
 
-async def _when_reached(services: Services, status: Status, wanted: str, deadline: float) -> Status:
+async def _when_reached(services: Services, status: Status, state: str, deadline: float) -> Status:
     with services.bell.listening(status.query_id, asyncio.Event()) as event:
         while True:
             async with services.database.reads.connect() as connection:
-                found = await find_status_by_id(connection, status.query_id)
-            if found is None:
+                current = await find_status_by_id(connection, status.query_id)
+            if current is None:
                 raise _gone(status)
             left = deadline - time.monotonic()
-            if found.has_reached(wanted) or found.is_final or left <= 0:
-                return found
+            if current.has_reached(state) or current.is_final or left <= 0:
+                return current
             await wait_for_notification(event, left)
 
 
@@ -101,7 +101,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         counters = await counters_of(connection, status.query_id)
         delivery = await delivery_of(connection, status.query_id)
         waits = await _reason_for_waiting(services, connection, status) if status.is_unplaced else None
-        # Only of several feeds one can wait for another; most queries are spared the look at what stands behind theirs.
+        # A query can wait for a producer only if it reads several feeds; most queries do not need this look-up.
         if status.state == "running" and not status.is_unreachable and len(feeds) > 1 and any(feed.is_derived for feed in feeds):
             waits = await find_wait(connection, status, [name for names in feeds.values() for name in names])
     if waits is None and status.state == "running" and not status.is_unreachable:
@@ -152,28 +152,28 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
     )
 
 
-def execution_of(noted: Mapping[str, Any] | None, age_s: float | None) -> Execution | None:
-    """Return what a commit recorded of the slot that ran the query's batch, as answers show it.
+def execution_of(recorded: Mapping[str, Any] | None, age_s: float | None) -> Execution | None:
+    """Return the execution that a commit recorded, in the form of answers.
 
     Args:
-        noted: None: nothing was committed.
-        age_s: of the commit; who has committed nothing for ``WINDOW_S`` has no backlog for which it would wait.
+        recorded: None: there is no commit.
+        age_s: of the commit. A query without a commit for ``WINDOW_S`` has no backlog to wait with.
     """
-    if noted is None:
+    if recorded is None:
         return None
     return Execution(
-        mode="shared" if noted["is_shared"] else "isolated" if noted.get("is_trial") else "dedicated",
-        is_waiting=noted.get("is_waiting", False) and age_s is not None and age_s < WINDOW_S,
-        moves=noted["moves"],
-        cpu_share=noted.get("cpu_share"),
-        largest_batch=noted.get("largest_batch"),
-        max_rows=noted.get("max_rows"),
-        deferred=noted.get("deferred", 0),
+        mode="shared" if recorded["is_shared"] else "isolated" if recorded.get("is_trial") else "dedicated",
+        is_waiting=recorded.get("is_waiting", False) and age_s is not None and age_s < WINDOW_S,
+        moves=recorded["moves"],
+        cpu_share=recorded.get("cpu_share"),
+        largest_batch=recorded.get("largest_batch"),
+        max_rows=recorded.get("max_rows"),
+        deferred=recorded.get("deferred", 0),
     )
 
 
 def delivery_answer(facts: DeliveryFacts) -> tuple[DeliveryState, DeliveryTrouble | None]:
-    """Return the state of a delivery and why it is not delivering, as answers show them."""
+    """Return the state of a delivery and why it does not deliver, in the form of answers."""
     state, reason = delivery_state(facts)
     return state, None if reason is None else DeliveryTrouble.model_validate(asdict(reason))
 
@@ -203,14 +203,16 @@ def _shares(facts: Facts) -> Shares:
 
 
 async def _reason_for_waiting(services: Services, connection: AsyncConnection, status: Status) -> Waiting | None:
-    fleet, starting = await find_drivers(connection, services.settings.driver.lease_ttl_ms, status.name)
-    return reason_for_waiting(fleet, starting, status.name, status.state_root, has_results=status.batch_id is not None)
+    drivers, starting = await find_drivers(connection, services.settings.driver.lease_ttl_ms, status.name)
+    return reason_for_waiting(drivers, starting, status.name, status.state_root, has_results=status.batch_id is not None)
 
 
 def _tasks(detail: Mapping[str, Any]) -> list[TaskStatus]:
-    """Show what the tasks have reported of each operator."""
+    """Return what the tasks reported of each operator."""
     clocks, buffered, waiting = (detail.get(part, {}) for part in ("clocks", "buffered", "waiting"))
-    found = {(operator, int(task)) for part in (clocks, buffered, waiting) for operator, tasks in part.items() for task in tasks}
+    operators = {
+        (operator, int(task)) for part in (clocks, buffered, waiting) for operator, tasks in part.items() for task in tasks
+    }
     return [
         TaskStatus(
             operator=operator,
@@ -222,26 +224,8 @@ def _tasks(detail: Mapping[str, Any]) -> list[TaskStatus]:
                 for low, high, least, most in waiting.get(operator, {}).get(str(task), ())
             ],
         )
-        for operator, task in sorted(found)
+        for operator, task in sorted(operators)
     ]
-
-
-def reason_of(status: Status, waits: Waiting | None) -> Reason | None:
-    """Say what keeps the query from its desired state: its own error before the want of a driver, or a query that it waits for."""
-    # While it is launched again after a failure, too, or the reason would come and go with each attempt.
-    if status.error is not None and status.state in ("failed", "backoff", "stopping", "starting"):
-        return Reason(code=status.error["code"], detail=status.error["detail"])
-    return None if waits is None else Reason(code=waits.code, detail=waits.detail)
-
-
-def conditions_of(status: Status, waits: Waiting | None) -> list[str]:
-    """Return what is to be known beside a query's state."""
-    conditions = ["unreachable"] if status.is_unreachable else []
-    if status.is_unplaced and not status.is_unreachable:
-        conditions.append("unplaced")
-    if status.state != "running" or status.is_unreachable:
-        return [*conditions, "stale"]
-    return [*conditions, waits.code] if waits is not None else conditions
 
 
 def _blocked_partitions(feeds: Iterable[Feed], ends: Mapping[str, Mapping[int, FeedEnd]]) -> Iterator[BlockedPartition]:
@@ -272,5 +256,5 @@ def _progress(feed: Feed, relations: list[str], status: Status, ends: Mapping[in
 
 
 def _least(clocks: Mapping[str, int | None]) -> int | None:
-    """Return the smallest of the tasks' stream times that are known."""
+    """Return the smallest known stream time of the tasks."""
     return min((clock for clock in clocks.values() if clock is not None), default=None)

@@ -1,4 +1,4 @@
-"""What Prometheus gets: what this process counted, and the facts of the database, read again at most once a second."""
+"""Metrics for Prometheus: those of this process, and facts of the database, which are read at most once a second."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.telemetry import metric_list
 from app.telemetry.metric_list import DATABASE_UP, OF_FACTS, STATE_BYTES
 
 FACTS_FOR_S = 1.0
-# A scrape that takes longer than Prometheus waits (10 s by default) tells nothing at all.
+# A scrape that takes longer than the timeout of Prometheus (10 s by default) yields nothing.
 DATABASE_PATIENCE_S = 3.0
 # Walking a directory of a thousand files takes some 5 ms.
 SIZES_FOR_S = 30.0
@@ -34,8 +34,8 @@ class Scraper(Collector):
 
     Args:
         engine: of the database.
-        registry: of what the process counts.
-        checkpoints_dir: where queries keep their state, if they run on this machine.
+        registry: metrics that the process counts.
+        checkpoints_dir: directory of the queries' state, if they run on this machine.
     """
 
     def __init__(self, engine: AsyncEngine, registry: CollectorRegistry, checkpoints_dir: Path) -> None:
@@ -46,16 +46,16 @@ class Scraper(Collector):
         self._sizes: list[Sample] = []
         self._read_at = self._sized_at = float("-inf")
         self._reading = asyncio.Lock()
-        self._told = CollectorRegistry()
-        self._told.register(self)
+        self._database_registry = CollectorRegistry()
+        self._database_registry.register(self)
 
     async def scrape(self) -> bytes:
-        """Return everything in Prometheus' text form. A database that is away leaves out what only it knows."""
+        """Return all metrics in Prometheus' text form. If the database is not reachable, its metrics are left out."""
         async with self._reading:
             if time.monotonic() - self._read_at >= FACTS_FOR_S:
                 self._facts = await self._read()
                 self._read_at = time.monotonic()
-        return generate_latest(self._process) + generate_latest(self._told)
+        return generate_latest(self._process) + generate_latest(self._database_registry)
 
     async def _read(self) -> Facts | None:
         try:
@@ -89,7 +89,7 @@ def _sizes(paths: dict[str, Path]) -> list[Sample]:
 
 
 def _size(directory: Path) -> int:
-    """Return the bytes below a directory that is being written to: what is gone meanwhile counts nothing."""
+    """Return the bytes below a directory. Files that disappear meanwhile count 0."""
     total = 0
     for folder, _, names in os.walk(directory):
         for name in names:

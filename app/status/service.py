@@ -1,4 +1,4 @@
-"""Whether the service lives, is ready, what it measures, which version it is."""
+"""Probes of the service: alive, ready; its metrics and its version."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Purpose = Annotated[
     Literal["all", "reads", "driver"],
     Query(
         alias="for",
-        description="What it is to be ready for: `reads` leaves the driver out, for results can be read without one; `driver` needs that the "
+        description="Purpose of the probe: `reads` ignores the driver, because results can be read without one; `driver` requires that the "
         "driver of this very service takes queries.",
     ),
 ]
@@ -44,44 +44,44 @@ router = APIRouter(tags=["service"], dependencies=[OnlyKnownParameters])
     responses={200: answered({"status": "ok"}), **problems(400)},
 )
 async def healthz() -> Health:
-    """Answers without looking at anything else: the liveness probe."""
+    """Answers without any check: the liveness probe."""
     return Health(status="ok")
 
 
 @router.get("/readyz", summary="Can it serve?", response_model=Readiness, responses={200: answered(READY), **problems(400)})
 async def readyz(request: Request, services: ServicesOf, purpose: Purpose = "all") -> Readiness:
-    """The readiness probe: answers 200 when the database takes writes, its schema fits, and nothing keeps the driver from coming up.
+    """The readiness probe: answers 200 if the database accepts writes, its schema is the expected one, and the driver can start.
 
-    It tries a write, once a second at most. `/readyz?for=reads` tries none, since results can be read from a replica or beside a full disk.
+    It tries a write, at most once a second. `/readyz?for=reads` tries none, since results can be read from a replica or beside a full disk.
 
-    `driver` says whether one is `ready`, `starting`, `failing`, or there is `none`. A service that starts no driver itself (`--no-driver`) is
-    ready without one. One whose driver ends again and again, or does not become ready, answers 503 `driver_not_ready` with the reason, unless
-    another driver is ready. Results can be read all the same: a load balancer of readers asks `/readyz?for=reads`. `/readyz?for=driver` answers
-    503 until this service's own driver takes queries, whatever others do: who replaces one service by another waits for that, so that queries
-    have somewhere to go.
+    `driver` is `ready`, `starting`, `failing`, or `none`. A service that starts no driver itself (`--no-driver`) is
+    ready without one. If its driver ends again and again, or does not become ready, it answers 503 `driver_not_ready` with the reason, unless
+    another driver is ready. Results can still be read: a load balancer of readers asks `/readyz?for=reads`. `/readyz?for=driver` answers
+    503 until this service's own driver takes queries, whatever other drivers do. To replace one service by another, wait for that, so that
+    a driver can take the queries.
     """
     try:
         async with services.database.reads.connect() as connection:
             schema = await find_schema(connection)
             if schema.problem is not None:
                 raise _not_ready("schema", schema.problem)
-            fleet, starting = await find_drivers(connection, services.settings.driver.lease_ttl_ms)
+            drivers, starting = await find_drivers(connection, services.settings.driver.lease_ttl_ms)
         if purpose != "reads":
             write_probe: WriteProbe = request.app.state.write_probe
             await write_probe.check()
     except (sa.exc.SQLAlchemyError, psycopg.Error, OSError) as error:
-        raise _not_ready("database", _trouble_of(error)) from error
-    driver_trouble: Callable[[], str | None] = request.app.state.driver_trouble
+        raise _not_ready("database", _problem_of(error)) from error
+    driver_problem: Callable[[], str | None] = request.app.state.driver_trouble
     if purpose == "driver" and not request.app.state.has_ready_driver():
-        raise _not_ready("driver", driver_trouble() or _OWN_DRIVER, code="driver_not_ready")
-    trouble = None if fleet.drivers else driver_trouble()
-    if trouble is not None and purpose == "all":
-        raise _not_ready("driver", f"queries do not run: {trouble}. Results can be read", code="driver_not_ready")
-    driver = "ready" if fleet.drivers else "failing" if trouble is not None else "starting" if starting else "none"
+        raise _not_ready("driver", driver_problem() or _OWN_DRIVER, code="driver_not_ready")
+    problem = None if drivers.drivers else driver_problem()
+    if problem is not None and purpose == "all":
+        raise _not_ready("driver", f"queries do not run: {problem}. Results can be read", code="driver_not_ready")
+    driver = "ready" if drivers.drivers else "failing" if problem is not None else "starting" if starting else "none"
     return Readiness(status="ready", checks={"database": "ok", "schema": str(schema.found), "driver": driver})
 
 
-def _trouble_of(error: Exception) -> str:
+def _problem_of(error: Exception) -> str:
     if isinstance(error, DATABASE_ERRORS):
         return from_database(error, "/readyz", TIMEOUT_MS).detail
     return f"the database is not usable: {str(error) if isinstance(error, TimeoutError) else type(error).__name__}"
@@ -98,9 +98,9 @@ def _not_ready(check: str, detail: str, code: str = "not_ready") -> Unavailable:
     responses={200: {"content": {"text/plain": {"example": 'slackwater_queries{state="running"} 2.0\n'}}}, **problems(400)},
 )
 async def metrics(request: Request) -> Response:
-    """Requests and records of this process; of every query rates, lag, clocks, what waits, what was late, batches, state; drivers.
+    """Metrics of this process: requests and records; of every query: rates, lag, clocks, waiting and late records, batches, state; of drivers.
 
-    While the database is away, `slackwater_database_up` is 0 and what only the database knows is absent.
+    While the database is not reachable, `slackwater_database_up` is 0 and metrics of the database are absent.
     """
     scraper: Scraper = request.app.state.scraper
     return Response(await scraper.scrape(), media_type=CONTENT_TYPE_LATEST)
@@ -110,5 +110,5 @@ async def metrics(request: Request) -> Response:
     "/v1/version", summary="Which version is this?", response_model=Version, responses={200: answered(VERSION), **problems(400)}
 )
 async def version() -> Version:
-    """The service's version, the Python below it, the version of its interface."""
+    """The version of the service, of Python, and of the API."""
     return Version(version=__version__, python=platform.python_version(), api="v1")

@@ -1,4 +1,4 @@
-"""What drivers wrote about queries: state, progress, counters. Read only."""
+"""Facts that drivers wrote about queries: state, progress, counters. Read only."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Status:
     """One query's desired state and facts.
 
     Attributes:
-        is_unreachable: its lease has run out while it should be alive.
-        is_unplaced: it wants a driver now and has none.
-        state_root: the directory in which its state is; None: it has none yet.
+        is_unreachable: its lease has expired although it should be alive.
+        is_unplaced: it needs a driver now and has none.
+        state_root: the directory of its state; None: it has no state yet.
         position: feed to partition to next offset, as of the last commit.
-        skipped: feed to partition to where reading was to begin and where it began, of those of which the beginning was removed.
-        detail: what the sink noted with the last commit: clocks, buffered.
+        skipped: feed to partition to the intended first offset and the actual one, for partitions whose first records were removed.
+        detail: what the sink recorded with the last commit: clocks, buffered.
         commit_age_s: time since the last commit.
-        restorable_since: from when on a dump of the database names only state that is there; None: since the query's beginning.
+        restorable_since: dumps of the database since this time name only state that exists; None: since the query's beginning.
     """
 
     query_id: UUID
@@ -60,21 +60,21 @@ class Status:
     restorable_since: datetime | None
 
     def has_reached(self, wanted: str) -> bool:
-        """Whether ``wanted`` is the state, and not that of an earlier desired state or of a driver that is gone."""
+        """Return whether ``wanted`` is the state now, and not of an earlier desired state or of a driver that is gone."""
         is_current = self.observed_generation == self.generation and self.observed_restart_nonce == self.restart_nonce
         is_live = not (wanted == "running" and self.is_unreachable)
         return self.state == wanted and is_live and (is_current or wanted in ("stopped", "stopping"))
 
     @property
     def is_final(self) -> bool:
-        """Whether waiting is vain: the query failed with the definition in force."""
+        """Whether waiting is useless: the query failed with its current definition."""
         return self.has_reached("failed")
 
 
-# States in which somebody must hold a lease; past its end nobody is known to look after the query.
+# States that need a lease; after its end, no driver is known to run the query.
 _LEASED = ("starting", "running", "paused", "stopping")
 AGE_S = sa.cast(sa.func.extract("epoch", sa.func.clock_timestamp() - commit.c.committed_at), sa.Float)
-"""How long ago a query committed, in seconds."""
+"""Seconds since the last commit of a query."""
 
 _STATUS = (
     sa.select(
@@ -127,11 +127,11 @@ async def find_status_by_id(connection: AsyncConnection, query_id: UUID) -> Stat
 
 
 _AT_A_GLANCE = ("read_rows", "emitted_rows", "buffered", "phases_ms")
-"""What of a commit's detail a look at all queries needs: the whole is kilobytes of each."""
+"""Parts of a commit's detail that the overview needs: the whole detail has kilobytes for each query."""
 
 
 async def list_statuses(connection: AsyncConnection, limit: int, after: str | None) -> list[Status]:
-    """Return the statuses of queries by name, beginning behind ``after``, each with a part of its detail; only what the scope allows."""
+    """Return statuses by name, beginning behind ``after``, each with a part of its detail; only queries within the scope."""
     parts = [part for name in _AT_A_GLANCE for part in (sa.literal(name), commit.c.detail[name])]
     detail = sa.case((commit.c.detail.is_not(None), sa.func.jsonb_build_object(*parts))).label("detail")
     columns = [detail if column.name == "detail" else column for column in _STATUS.selected_columns]
@@ -142,7 +142,7 @@ async def list_statuses(connection: AsyncConnection, limit: int, after: str | No
 
 
 async def counters_of(connection: AsyncConnection, owner: UUID) -> list[tuple[str, str, int]]:
-    """Return (input, reason, count) of everything counted for an owner."""
+    """Return (input, reason, count) of each counter of an owner."""
     rows = await connection.execute(
         sa.select(counter.c.input, counter.c.reason, counter.c.total)
         .where(counter.c.owner == owner)

@@ -1,6 +1,6 @@
-"""Every metric of the service, in one place: name, kind, labels, meaning. A test holds what ``/metrics`` answers to this list.
+"""Every metric of the service, in one place: name, kind, labels, meaning. A test compares ``/metrics`` with this list.
 
-No query text and no keys as labels: the number of series grows with queries, operators, inputs, relations and drivers only.
+Labels have no query text and no keys: the number of series grows only with queries, operators, inputs, relations and drivers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Metric:
 
     Attributes:
         name: with its unit: ``_seconds``, ``_bytes``; counters end in ``_total``.
-        help: what a value says.
+        help: the meaning of a value.
         labels: in their order.
     """
 
@@ -40,18 +40,18 @@ REFUSED = Metric(
 )
 
 OF_PROCESS = (HTTP_REQUESTS, HTTP_SECONDS, APPENDED, REJECTED, APPEND_GROUPS, TRIMMED, PUSH_STREAMS, PUSH_CLOSED, REFUSED)
-"""Counted by this process, from its start on."""
+"""Metrics of this process, counted since its start."""
 
 DATABASE_UP = Metric(
-    "slackwater_database_up", "gauge", "1: the database told the facts below; 0: it did not, and they are absent"
+    "slackwater_database_up", "gauge", "1: the database answered, and its metrics are below; 0: it did not, and they are absent"
 )
 QUERIES = Metric("slackwater_queries", "gauge", "Queries by state", ("state",))
-QUERY_STATE = Metric("slackwater_query_state", "gauge", "1 for the state a query is in", ("query", "state"))
+QUERY_STATE = Metric("slackwater_query_state", "gauge", "1 for the state of a query", ("query", "state"))
 LAUNCHES = Metric(
     "slackwater_query_launches_total", "counter", "Launches of a query (its epoch): restarts are their increase", ("query",)
 )
 ATTEMPT = Metric("slackwater_query_attempt", "gauge", "Launches that failed in a row", ("query",))
-BATCHES = Metric("slackwater_query_batches_total", "counter", "Batches committed from the present state", ("query",))
+BATCHES = Metric("slackwater_query_batches_total", "counter", "Batches committed from the current state", ("query",))
 COMMIT_AGE = Metric("slackwater_query_commit_age_seconds", "gauge", "Time since the last commit", ("query",))
 PHASE = Metric(
     "slackwater_query_batch_seconds",
@@ -63,7 +63,7 @@ PHASE = Metric(
 BUSY = Metric(
     "slackwater_query_busy_ratio",
     "gauge",
-    "Share of the ten seconds before the last commit that went into: reading, tasks, commit, other_queries (what else its slot did)",
+    "Share of the ten seconds before the last commit by use: reading, tasks, commit, other_queries (other work of its slot)",
     ("query", "part"),
 )
 FUNCTION = Metric(
@@ -74,17 +74,17 @@ FUNCTION = Metric(
 )
 READ = Metric("slackwater_query_read_records_total", "counter", "Records read, by feed", ("query", "feed"))
 EMITTED = Metric("slackwater_query_emitted_records_total", "counter", "Changes written to the result", ("query",))
-LAG = Metric("slackwater_query_lag_records", "gauge", "Records of a log feed that are not read yet", ("query", "feed"))
+LAG = Metric("slackwater_query_lag_records", "gauge", "Unread records of a log feed", ("query", "feed"))
 LAG_SECONDS = Metric(
     "slackwater_query_lag_seconds",
     "gauge",
-    "Time since the oldest record that is not read yet was appended; 0: all are read",
+    "Time since the oldest unread record was appended; 0: all are read",
     ("query", "feed"),
 )
 HELD_BACK_SECONDS = Metric(
     "slackwater_query_blocked_by_producer_seconds",
     "gauge",
-    "Time for which the end of a topic has stood still behind a transaction that has not ended; 0: for none",
+    "Time for which an open transaction has held back the end of a topic; 0: none does",
     ("query", "feed"),
 )
 STREAM_TIME = Metric("slackwater_query_stream_time_seconds", "gauge", "Stream time of the result, as a Unix time", ("query",))
@@ -93,12 +93,12 @@ CLOCK = Metric(
 )
 BUFFERED = Metric("slackwater_query_buffered_rows", "gauge", "Rows that wait in an operator", ("query", "operator"))
 BUFFERED_BYTES = Metric(
-    "slackwater_query_buffered_bytes", "gauge", "What waits in an operator, where it knows", ("query", "operator")
+    "slackwater_query_buffered_bytes", "gauge", "Bytes that wait in an operator, if it knows them", ("query", "operator")
 )
 OLDEST = Metric(
     "slackwater_query_oldest_waiting_seconds",
     "gauge",
-    "By how much event time the oldest row lags the clock it waits for",
+    "Event time by which the oldest row is behind the clock it waits for",
     ("query", "operator"),
 )
 COUNTED = Metric(
@@ -113,25 +113,23 @@ DELIVERY_LAG = Metric(
 DELIVERY_LAG_SECONDS = Metric(
     "slackwater_delivery_lag_seconds",
     "gauge",
-    "Time since the oldest row that is not delivered was written; 0: all are",
+    "Time since the oldest undelivered row was written; 0: all are delivered",
     ("query",),
 )
 DELIVERED = Metric("slackwater_delivered_rows_total", "counter", "Rows that a delivery has delivered since it began", ("query",))
 DELIVERY_FAILURES = Metric(
     "slackwater_delivery_failures_total", "counter", "Attempts of a delivery that failed since it began", ("query",)
 )
-DELIVERY_STATE = Metric("slackwater_delivery_state", "gauge", "1 for the state a delivery is in", ("query", "state"))
+DELIVERY_STATE = Metric("slackwater_delivery_state", "gauge", "1 for the state of a delivery", ("query", "state"))
 STATE_BYTES = Metric(
-    "slackwater_query_state_bytes", "gauge", "Size of a query's checkpoint and state, where this machine holds them", ("query",)
+    "slackwater_query_state_bytes", "gauge", "Size of a query's checkpoint and state, if they are on this machine", ("query",)
 )
 DRIVER_QUERIES = Metric(
-    "slackwater_driver_queries", "gauge", "Queries a driver holds, without internal ones (materialize)", ("driver",)
+    "slackwater_driver_queries", "gauge", "Queries of a driver, without internal ones (materialize)", ("driver",)
 )
-DRIVER_MAX = Metric(
-    "slackwater_driver_max_queries", "gauge", "Queries a driver takes at most, without internal ones", ("driver",)
-)
+DRIVER_MAX = Metric("slackwater_driver_max_queries", "gauge", "Limit of queries of a driver, without internal ones", ("driver",))
 DRIVER_HEARTBEAT = Metric(
-    "slackwater_driver_heartbeat_age_seconds", "gauge", "Time since a driver was heard of", ("driver", "phase")
+    "slackwater_driver_heartbeat_age_seconds", "gauge", "Time since a driver's last heartbeat", ("driver", "phase")
 )
 
 OF_FACTS = (
@@ -139,6 +137,6 @@ OF_FACTS = (
     STREAM_TIME, CLOCK, BUFFERED, BUFFERED_BYTES, OLDEST, COUNTED,
     DELIVERY_LAG, DELIVERY_LAG_SECONDS, DELIVERED, DELIVERY_FAILURES, DELIVERY_STATE, STATE_BYTES, DRIVER_QUERIES, DRIVER_MAX, DRIVER_HEARTBEAT,
 )  # fmt: skip
-"""Told by the database: the same from every process of a service, so take one of them."""
+"""Metrics of the database: the same from every process of a service, so read them from one."""
 
 METRICS = (*OF_PROCESS, DATABASE_UP, *OF_FACTS)

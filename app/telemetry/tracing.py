@@ -1,7 +1,7 @@
-"""Spans of OpenTelemetry, sent by OTLP over HTTP where ``SLACKWATER_OTEL_ENDPOINT`` says so; without it its SDK is not imported.
+"""Spans of OpenTelemetry, sent by OTLP over HTTP if ``SLACKWATER_OTEL_ENDPOINT`` is set; otherwise its SDK is not imported.
 
-Each span is made once what it tells of is over, and handed to a thread that sends: neither a request nor a batch waits for a collector.
-The provider is not the global one, so that FastAPI makes no spans of its own: those hold paths, and paths hold keys of rows.
+Each span is made when its work has ended, and a thread sends it: neither a request nor a batch waits for a collector.
+The provider is not the global one, so that FastAPI makes no spans of its own: they would have paths, and paths have keys of rows.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
 SEND_SECONDS = 5.0
-"""What one request to the collector may take, and how long the end of a process waits for the last."""
+"""Time limit of one request to the collector, and of the wait for the last one when a process ends."""
 
 
 class TracingMissing(RuntimeError):
-    """Spans are asked for and the packages that make them are not installed."""
+    """An endpoint for spans is set, but the packages that make them are not installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a span tells of.
+    """Completed work, to be recorded as a span.
 
     Attributes:
         began_ns: wall clock, as ``time.time_ns``.
-        caller: W3C ``traceparent`` and ``tracestate`` of whoever asked for it; None where nobody did.
+        caller: W3C ``traceparent`` and ``tracestate`` of the caller; None without a caller.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Tracing:
         self._tracer = provider.get_tracer("slackwater", __version__)
 
     def record(self, done: Done) -> None:
-        """Make a span of what is over, below its caller's."""
+        """Record completed work as a span below its caller's."""
         api = self._api
         span = self._tracer.start_span(
             done.name,
@@ -73,15 +73,15 @@ class Tracing:
         span.end(done.ended_ns)
 
     def close(self) -> None:
-        """Send what is left; blocks for as long as the collector takes, ``SEND_SECONDS`` at most."""
-        # The SDK itself waits for half a minute where a collector takes connections and does not answer.
+        """Send the remaining spans; blocks until the collector has answered, ``SEND_SECONDS`` at most."""
+        # The SDK itself waits for half a minute if a collector accepts connections and does not answer.
         closing = threading.Thread(target=self._provider.shutdown, name="close-tracing", daemon=True)
         closing.start()
         closing.join(SEND_SECONDS)
 
 
 def tracing_of(settings: Settings, service: str) -> Tracing | None:
-    """Return what sends the spans of ``service``; None where no endpoint is set.
+    """Return a sender of the spans of ``service``; None if no endpoint is set.
 
     Raises:
         TracingMissing: the extra ``otel`` is not installed.

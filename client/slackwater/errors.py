@@ -1,8 +1,8 @@
-"""What can go wrong, as exceptions.
+"""Exceptions of this package.
 
 SlackwaterError
-├── Unreachable             nobody answers; every attempt is over
-├── ForeignAnswer           something else than the service answers: a proxy, a page to sign in, another program
+├── Unreachable         no answer after all attempts
+├── ForeignAnswer       another program than the service answers: a proxy, a login page
 ├── ServiceError            the service answered with a problem (RFC 9457); ``code`` says which
 │   ├── BadRequest              400
 │   ├── Unauthorized            401
@@ -24,10 +24,10 @@ SlackwaterError
 │   ├── Unavailable             502, 503
 │   ├── NotInTime               504
 │   └── InternalError           500
-├── ChangesReset            what was followed cannot be gone on with
-├── PushFailed              a push query ended with an error
-├── QueryFailed             a query that was waited for has failed
-├── NotReached              a query that was waited for is not there in time; also a TimeoutError
+├── ChangesReset        changes that were followed cannot be continued
+├── PushFailed          a push query ended with an error
+├── QueryFailed         a query failed while a caller waited for it
+├── NotReached          a query did not reach the expected state in time; also a TimeoutError
 └── ExtraMissing            an optional library is not installed; also an ImportError
 """
 
@@ -42,7 +42,7 @@ import httpx
 Json = dict[str, Any]
 
 MOST_CHARACTERS: Final = 1_000
-"""Of an answer that is no problem, such as the page of a proxy, in ``detail``."""
+"""Limit of characters in ``detail`` for an answer that is not a problem, such as the page of a proxy."""
 
 
 class SlackwaterError(Exception):
@@ -50,10 +50,10 @@ class SlackwaterError(Exception):
 
 
 class Unreachable(SlackwaterError):
-    """Nobody answers, or the connection broke, and the attempts are used up or repeating is not safe.
+    """No answer, or a broken connection, after all attempts or for a request that is not safe to repeat.
 
     Attributes:
-        is_sent: the request may have been carried out; False: it certainly was not.
+        is_sent: the request may have been executed; False: it certainly was not.
     """
 
     def __init__(self, request: str, error: httpx.TransportError, *, is_sent: bool) -> None:
@@ -63,7 +63,7 @@ class Unreachable(SlackwaterError):
 
 
 class ForeignAnswer(SlackwaterError):
-    """The answer is none of the service's: a proxy answers in its place, a page to sign in, another program. No redirect is followed."""
+    """The answer is not from the service: from a proxy, a login page, or another program. Redirects are not followed."""
 
     def __init__(self, request: str, detail: str) -> None:
         super().__init__(f"{request}: {detail}")
@@ -81,7 +81,7 @@ class Fault:
         pointer: RFC 6901 pointer into the body, or ``?name`` for a parameter.
         code: stable code.
         detail: what is wrong and what to do about it.
-        place: ``line``, ``column`` and ``excerpt`` of a fault in a text of SQL.
+        place: ``line``, ``column`` and ``excerpt`` of a fault in an SQL text.
     """
 
     pointer: str
@@ -92,13 +92,13 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class StatementState:
-    """What became of one statement of a script that failed half-way.
+    """The state of one statement of a script that failed half-way.
 
     Attributes:
-        line: where it begins in the script, from 1.
+        line: its first line in the script, from 1.
         statement: its text.
         state: ``done``, ``failed`` or ``not_tried``.
-        message: of one that is done: what was done.
+        message: for ``done``: what was done.
     """
 
     line: int
@@ -108,19 +108,19 @@ class StatementState:
 
 
 class ServiceError(SlackwaterError):
-    """The service answered with a problem. A subclass says the kind, ``code`` the case.
+    """The service answered with a problem. The subclass is the kind, ``code`` the case.
 
     Attributes:
         status: HTTP status.
         code: stable snake_case code; ``client.errors.get(code)`` explains it.
         detail: what is wrong and what to do about it.
-        cure: what helps against this code in general; empty where the service does not say.
+        cure: general cure for this code; empty if the service sends none.
         errors: one entry per fault, with a pointer to the part of the request.
-        statements: of a script with several statements, what became of each; empty for other requests.
+        statements: for a script with several statements, the state of each; empty for other requests.
         retryable: whether the same request can succeed later.
-        request_id: names the request in the service's log.
-        retry_after_s: how long the service asks to wait; None where it does not.
-        problem: the body as it came; ``{"detail": text}`` where the answer was no problem.
+        request_id: id of the request in the service's log.
+        retry_after_s: wait before a retry, if the service asks for one; otherwise None.
+        problem: the body as received; ``{"detail": text}`` if the answer was not a problem.
     """
 
     status: int
@@ -151,7 +151,7 @@ class BadRequest(ServiceError):
 
 
 class Unauthorized(ServiceError):
-    """There is no API key or token, or it does not count."""
+    """There is no API key or token, or it is not valid."""
 
     status = 401
 
@@ -163,7 +163,7 @@ class Forbidden(ServiceError):
 
 
 class NotFound(ServiceError):
-    """There is no such thing."""
+    """The resource does not exist."""
 
     status = 404
 
@@ -181,13 +181,13 @@ class RowDeleted(NotFound):
 
 
 class Conflict(ServiceError):
-    """The request does not fit the present state."""
+    """The request does not fit the current state."""
 
     status = 409
 
 
 class StateIncompatible(Conflict):
-    """The kept state does not fit the new definition; ``edit(..., discard_state=True)`` starts from scratch."""
+    """The stored state does not fit the new definition; ``edit(..., discard_state=True)`` starts from scratch."""
 
     codes = ("state_incompatible", "needs_new_state")
 
@@ -205,40 +205,40 @@ class NameTaken(Conflict):
 
 
 class Gone(ServiceError):
-    """It was there once; retention removed it."""
+    """Retention removed it."""
 
     status = 410
 
 
 class HistoryExpired(Gone):
-    """The time asked for is older than the retained history."""
+    """The requested time is before the retained history."""
 
     codes = ("history_expired",)
 
 
 class CursorExpired(Gone):
-    """What the cursor would go on with was removed."""
+    """The changes behind the cursor were removed."""
 
     codes = ("cursor_expired",)
 
 
 class PreconditionFailed(ServiceError):
-    """Somebody else has changed it: ``if_match`` does not hold."""
+    """The resource has changed: ``if_match`` does not match."""
 
     status = 412
 
 
 class Unprocessable(ServiceError):
-    """The request can be read and is wrong; ``errors`` points at each fault."""
+    """The request is readable but invalid; ``errors`` points at each fault."""
 
     status = 422
 
 
 class RecordsRejected(Unprocessable):
-    """All records were refused.
+    """All records were rejected.
 
     Attributes:
-        appended: what ``append`` would have returned: every refused record with its index and reason; None elsewhere.
+        appended: the result of ``append``: every rejected record with its index and reason; None for other requests.
     """
 
     codes = ("records_rejected",)
@@ -246,7 +246,7 @@ class RecordsRejected(Unprocessable):
 
 
 class TooManyRequests(ServiceError):
-    """More is asked at once than the service gives, after all attempts."""
+    """The service is overloaded, after all attempts."""
 
     status = 429
 
@@ -258,19 +258,19 @@ class InternalError(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """Something that the service needs is not there now, after all attempts."""
+    """A dependency of the service is not available, after all attempts."""
 
     status = 503
 
 
 class NotInTime(ServiceError):
-    """What the request waited for did not happen in time, or the read was too expensive."""
+    """The request waited in vain, or the read was too expensive."""
 
     status = 504
 
 
 class ChangesReset(SlackwaterError):
-    """What was followed cannot be gone on with: drop what was folded and start from scratch.
+    """The changes cannot be continued: drop the folded rows and start from scratch.
 
     Attributes:
         code: such as ``cursor_expired``.
@@ -284,7 +284,7 @@ class ChangesReset(SlackwaterError):
 
 
 class PushFailed(SlackwaterError):
-    """A push query ended with an error, behind the rows that it gave.
+    """A push query ended with an error, after the rows that it sent.
 
     Attributes:
         code: stable code.
@@ -298,7 +298,7 @@ class PushFailed(SlackwaterError):
 
 
 class QueryFailed(SlackwaterError):
-    """A query that was waited for has failed.
+    """A query failed while a caller waited for it.
 
     Attributes:
         query: its name.
@@ -314,7 +314,7 @@ class QueryFailed(SlackwaterError):
 
 
 class NotReached(SlackwaterError, TimeoutError):
-    """A query is not where it was waited for within the time given."""
+    """A query did not reach the expected state in time."""
 
 
 class ExtraMissing(SlackwaterError, ImportError):
@@ -324,9 +324,9 @@ class ExtraMissing(SlackwaterError, ImportError):
         super().__init__(f"this needs {library}: pip install 'slackwater-client[{extra}]'")
 
 
-def _faults(given: Any) -> Iterator[Fault]:
-    """Yield the faults of a problem; other programs mean other things by ``errors``."""
-    for each in given if isinstance(given, list) else ():
+def _faults(errors: Any) -> Iterator[Fault]:
+    """Yield the faults of a problem. Answers of other programs may have another kind of ``errors``."""
+    for each in errors if isinstance(errors, list) else ():
         if isinstance(each, dict) and {"pointer", "code", "detail"} <= each.keys():
             place = each.get("place")
             yield Fault(
@@ -334,9 +334,9 @@ def _faults(given: Any) -> Iterator[Fault]:
             )
 
 
-def _statements(given: Any) -> Iterator[StatementState]:
-    """Yield what became of the statements of a script; other programs mean other things by ``statements``."""
-    for each in given if isinstance(given, list) else ():
+def _statements(statements: Any) -> Iterator[StatementState]:
+    """Yield the states of a script's statements. Answers of other programs may have another kind of ``statements``."""
+    for each in statements if isinstance(statements, list) else ():
         if isinstance(each, dict) and isinstance(each.get("line"), int) and {"statement", "state"} <= each.keys():
             message = each.get("message")
             yield StatementState(
@@ -353,7 +353,7 @@ _BY_STATUS = {kind.status: kind for kind in ServiceError.__subclasses__()}
 
 
 def error_of(response: httpx.Response) -> ServiceError:
-    """Return the exception for an answer with an error status; its body has been read."""
+    """Return the exception for an answer with an error status; its body is already read."""
     try:
         body = response.json()
     except (ValueError, RecursionError):
@@ -368,11 +368,11 @@ def error_of(response: httpx.Response) -> ServiceError:
 
 
 def foreign(response: httpx.Response, reason: str) -> ForeignAnswer:
-    """Return the exception for an answer that the service never gives.
+    """Return the exception for an answer that is not from the service.
 
     Args:
         response: the answer.
-        reason: what it is instead, such as "is no JSON".
+        reason: what is wrong with it, such as "is no JSON".
     """
     kind = response.headers.get("content-type", "")[:100] or "nothing said of what it is"
     return ForeignAnswer(
@@ -381,10 +381,10 @@ def foreign(response: httpx.Response, reason: str) -> ForeignAnswer:
 
 
 def accepted(response: httpx.Response) -> httpx.Response:
-    """Return an answer that is no error.
+    """Return an answer that is not an error.
 
     Raises:
-        ForeignAnswer: it is neither: the service redirects no request of this client, and whoever else does may not get its key.
+        ForeignAnswer: it is a redirect: the service never redirects this client, and another host must not receive its key.
     """
     if not response.is_success:
         elsewhere = response.headers.get("location", "")[:200]
@@ -393,6 +393,6 @@ def accepted(response: httpx.Response) -> httpx.Response:
 
 
 def retry_after_of(response: httpx.Response) -> float | None:
-    """Return the seconds that ``Retry-After`` asks for; None where it is absent or a date."""
+    """Return the seconds of ``Retry-After``; None if it is absent or a date."""
     text = response.headers.get("retry-after", "")
     return float(text) if text.isdecimal() else None

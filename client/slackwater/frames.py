@@ -1,6 +1,6 @@
-"""Arrow, Polars and pandas, each only where it is installed: rows to frames, frames and files to Arrow.
+"""Arrow, Polars and pandas, if installed: rows to frames, frames and files to Arrow.
 
-pyarrow does all of it; Polars and pandas take over what it made.
+pyarrow does the work; Polars and pandas convert its tables.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def arrow_of_stream(content: bytes) -> Any:
 
 
 def concat(tables: Sequence[Any]) -> Any:
-    """Put tables of the same columns one behind the other."""
+    """Concatenate tables with the same columns."""
     return tables[0] if len(tables) == 1 else library("pyarrow").concat_tables(tables)
 
 
@@ -59,7 +59,7 @@ def arrow_of_rows(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[An
     """Return rows of JSON values as a ``pyarrow.Table``.
 
     Args:
-        columns: name and type as the service writes it, such as ``decimal(10,2)``; names may repeat.
+        columns: name and type as in the service, such as ``decimal(10,2)``; names may repeat.
         rows: values in the order of the columns.
     """
     arrow = library("pyarrow")
@@ -104,7 +104,7 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
 
 
 def _python(value: Any, kind: ColumnType) -> Any:
-    """Read a JSON value as its type says; a double may be a text (``"NaN"``), and so may numbers of many digits."""
+    """Convert a JSON value to its type; a double may be a text (``"NaN"``), and so may numbers with many digits."""
     if value is None:
         return None
     match kind.name:
@@ -119,12 +119,12 @@ def _python(value: Any, kind: ColumnType) -> Any:
 
 
 def is_frame(source: object) -> bool:
-    """Whether something is a frame: it has Arrow's stream interface, as pyarrow's, Polars' and pandas' have."""
+    """Return whether something is a frame: pyarrow, Polars and pandas frames have Arrow's stream interface."""
     return hasattr(source, "__arrow_c_stream__") or (type(source).__module__.startswith("pandas") and hasattr(source, "columns"))
 
 
 def frame_batches(frame: Any, max_rows: int) -> Iterator[tuple[bytes, int]]:
-    """Yield a frame in Arrow IPC streams of at most so many rows, each with its number of rows."""
+    """Yield a frame as Arrow IPC streams of up to ``max_rows`` rows, each with its number of rows."""
     arrow = library("pyarrow")
     if type(frame).__module__.startswith("pandas"):
         frame = arrow.Table.from_pandas(frame, preserve_index=False)
@@ -139,11 +139,11 @@ def frame_batches(frame: Any, max_rows: int) -> Iterator[tuple[bytes, int]]:
 
 
 def file_frame(path: Path, columns: Mapping[str, str] | None) -> Any:
-    """Return what reads a file of CSV, Parquet or Arrow, batch by batch.
+    """Return a reader of a CSV, Parquet or Arrow file, batch by batch.
 
     Args:
-        path: of the file; its name's end says what it is.
-        columns: name and type of the relation's columns: CSV is read as these, not as it looks.
+        path: of the file; its suffix is its kind.
+        columns: name and type of the relation's columns; CSV is parsed with these types.
     """
     arrow = library("pyarrow")
     match path.suffix.lower():
@@ -159,14 +159,14 @@ def file_frame(path: Path, columns: Mapping[str, str] | None) -> Any:
 
 
 def csv_rows(path: Path, columns: Mapping[str, str] | None, first: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a CSV file as JSON values; what its column's type cannot be read from stays the text that it is.
+    """Yield the rows of a CSV file as JSON values; a text that is not of its column's type stays a text.
 
-    It is slow beside ``file_frame``, and passes over no row: who is sent such a text can say what is wrong with it.
+    It is slow compared with ``file_frame``, but skips no row: the service can then report what is wrong with such a text.
 
     Args:
         path: of the file.
         columns: name and type of the relation's columns.
-        first: the row to begin with, from 0.
+        first: the first row to yield, from 0.
     """
     arrow, csv = library("pyarrow"), library("pyarrow.csv")
     kinds = {name: parse_type(text) for name, text in (columns or {}).items()}
@@ -181,7 +181,7 @@ def csv_rows(path: Path, columns: Mapping[str, str] | None, first: int) -> Itera
 
 
 def _csv_value(text: str, kind: ColumnType | None) -> Any:
-    """Return a text of a CSV file as its column's JSON value; the text itself where it is none."""
+    """Return a text of a CSV file as its column's JSON value; the text itself if it is not of the type."""
     match "" if kind is None else kind.name:
         case "int" | "bigint" if _WHOLE.fullmatch(text):
             return int(text)

@@ -1,4 +1,4 @@
-"""Times, keys and conditions as URLs and bodies have them."""
+"""Times, keys and conditions in the form of URLs and bodies."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Key: TypeAlias = Any
 """A key: the value of its one column, or a mapping with every column."""
 
 Where: TypeAlias = Mapping[str, Any]
-"""Conditions, all of which must hold.
+"""Conditions, which must all hold.
 
-Column → value: equal; ``None``: it is null; a list: one of them. ``column.ge`` (``gt``, ``le``, ``lt``, ``ne``, ``in``, ``null``) → value
-compares otherwise.
+Column → value: equal; ``None``: it is null; a list: one of them. ``column.ge`` (``gt``, ``le``, ``lt``, ``ne``, ``in``, ``null``) → value:
+other comparisons.
 """
 
 _COMPARISONS = frozenset({"eq", "ne", "gt", "ge", "lt", "le", "in", "null"})
 
 
 def instant(value: Instant | None) -> str | None:
-    """Return a time as parameters have it.
+    """Return a time in the form of parameters.
 
     Raises:
         ValueError: a datetime without a time zone.
@@ -41,14 +41,14 @@ def instant(value: Instant | None) -> str | None:
 
 
 def duration(value: Duration | None) -> str | None:
-    """Return a duration as definitions have it, in milliseconds where it was a timedelta."""
+    """Return a duration in the form of definitions; a timedelta in milliseconds."""
     if isinstance(value, timedelta):
         return f"{value // timedelta(milliseconds=1)}ms"
     return value
 
 
 def conditions(where: Where | None, prefix: str = "where") -> Iterator[tuple[str, str]]:
-    """Yield conditions as parameters."""
+    """Yield conditions as query parameters."""
     for name, value in (where or {}).items():
         column, dot, word = name.rpartition(".")
         if not dot or word not in _COMPARISONS:
@@ -58,7 +58,7 @@ def conditions(where: Where | None, prefix: str = "where") -> Iterator[tuple[str
 
 
 def key_conditions(key: Key) -> Iterator[tuple[str, str]]:
-    """Yield a key as ``key.<column>=`` parameters, or as ``key=`` where it is one value."""
+    """Yield a key as ``key.<column>=`` parameters, or as ``key=`` for a single value."""
     if isinstance(key, Mapping):
         yield from ((f"key.{column}", value_text(value)) for column, value in key.items())
     else:
@@ -66,7 +66,7 @@ def key_conditions(key: Key) -> Iterator[tuple[str, str]]:
 
 
 def value_text(value: Any) -> str:
-    """Return a value as parameters and paths have it."""
+    """Return a value in the form of parameters and paths."""
     match value:
         case bool():
             return str(value).lower()

@@ -1,4 +1,4 @@
-"""What is meant where a caller says nothing."""
+"""Defaults of the client."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TIMEOUT_SECONDS: Final = 90.0
 """Longer than the longest poll of the service (60 s)."""
 
 LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
-"""What no proxy of the environment is asked for: it would get the key, and reach another machine's loopback."""
+"""Hosts for which no proxy of the environment is used: it would receive the key, and reach another machine's loopback."""
 
 
 def authorization(key: str) -> str:
-    """Return the header that carries a key.
+    """Return the header with a key.
 
     Raises:
-        ValueError: it can be none. The key itself is not repeated: what is wrong with it is often what stands around it.
+        ValueError: the key is invalid. The message does not repeat it, because the fault is often in the text around it.
     """
     if not key.isascii() or not key.isprintable() or key != key.strip():
         raise ValueError("the API key has spaces around it, line ends, or characters beyond ASCII, and can be none")

@@ -12,7 +12,7 @@ from pydantic import Field
 from app.access.audit.sql import AuditFilter, audit_entries
 from app.db.page_bounds import Most
 from app.http.answers.documented import answered, problems
-from app.http.leaving import ended_with_client
+from app.http.leaving import cancel_on_client_disconnect
 from app.http.parameters import DEFAULT_LIMIT, MOST_OF_PAGE, OnlyKnownParameters, ParameterFaults, ServicesOf, bad_parameter
 from app.http.requests.paging import Cursor, decode_cursor, page
 from app.http.schemas import Answer
@@ -100,7 +100,7 @@ _Name = Annotated[
     response_model=AuditPage,
     responses={200: answered({"items": [_ENTRY], "next": None}, "Entries, newest first."), **problems(400)},
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_audit(
     request: Request,  # noqa: ARG001 - the decorator's
     services: ServicesOf,

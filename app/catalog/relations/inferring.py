@@ -35,12 +35,12 @@ def inference_request(name: str, model: type[SourceDefinition], body: Any) -> In
     return InferenceRequest(name, reading.definition, () if key is None else reading.definition.key)
 
 
-def inferred(asked: InferenceRequest, site: ServiceContext) -> Inferred:
+def inferred(asked: InferenceRequest, context: ServiceContext) -> Inferred:
     """Return the columns that a source's connector infers.
 
     Args:
         asked: the request.
-        site: context of the connector.
+        context: context of the connector.
 
     Raises:
         DefinitionInvalid: the connector is wrong, or the columns are unknown.
@@ -52,7 +52,7 @@ def inferred(asked: InferenceRequest, site: ServiceContext) -> Inferred:
         raise DefinitionInvalid(faults)
     refuse_beyond_scope(feeds_in(asked.definition))
     feed = feed_of(asked.name, asked.definition)
-    return control_of(feed).infer(feed, site, asked.key)
+    return control_of(feed).infer(feed, context, asked.key)
 
 
 def spelled_out(body: dict[str, Any], found: Inferred) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Following what happens to a query: its events by id, which rise in the order of their commits."""
+"""Follow the events of a query by their ids, which ascend in the order of commits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SELECT * FROM slackwater.query_event WHERE query_id = %(query)s AND id >= %(star
 
 
 def mark_of(incarnation: UUID) -> str:
-    """Return what the ids of events say of the incarnation."""
+    """Return the part of an event's id that identifies the incarnation."""
     return incarnation.hex[:8]
 
 
@@ -36,8 +36,8 @@ class EventSource:
     """A query's events as a ``Source``: one partition, ids as offsets.
 
     Attributes:
-        encode: makes an event's JSON of its row.
-        incarnation: of the database (``engine.postgres.incarnation``): ids are given again after it was put back.
+        encode: writes an event's row as JSON.
+        incarnation: of the database (``engine.postgres.incarnation``): ids are used again after a restore.
     """
 
     query_id: UUID
@@ -45,7 +45,7 @@ class EventSource:
     incarnation: UUID | None
 
     def event_id(self, number: int) -> str:
-        """Return what a client sends to go on behind an event."""
+        """Return the id to send to continue behind an event."""
         return str(number) if self.incarnation is None else f"{number}-{mark_of(self.incarnation)}"
 
     @property
@@ -60,7 +60,7 @@ class EventSource:
 
     @staticmethod
     async def heads_of(connection: Connection, sources: Sequence[EventSource]) -> Sequence[Heads | Unavailable]:
-        """See ``Source``. Few queries' events are followed at a time."""
+        """See ``Source``. Few clients follow events of queries at the same time."""
         return [await source.heads(connection) for source in sources]
 
     @staticmethod
@@ -71,11 +71,11 @@ class EventSource:
         *,
         from_oldest: bool = False,  # noqa: ARG004
     ) -> Sequence[NewEntries | Unavailable]:
-        """See ``Source``. Events are read stretch by stretch."""
+        """See ``Source``. Events are read range by range."""
         return [NewEntries(await source.heads(connection)) for source in sources]
 
     async def heads(self, connection: Connection) -> list[tuple[int, int]]:
-        """Return those of this one alone."""
+        """Return the heads of this log."""
         params = {"query": self.query_id, "incarnation": self.incarnation}
         return [(0, end) for (end,) in await (await connection.execute(_HEAD_SQL, params)).fetchall()]
 
@@ -92,10 +92,10 @@ class EventFollower:
     """One client that follows one query.
 
     Args:
-        tails: whose connections it reads through.
+        tails: the connections for reads.
         source: the query.
-        after: id of the last event the client has; 0 for none.
-        tail: the source's.
+        after: id of the client's last event; 0 for none.
+        tail: of the source.
     """
 
     def __init__(self, tails: Tails, source: EventSource, after: int, tail: Tail) -> None:
@@ -106,17 +106,17 @@ class EventFollower:
 
     @property
     def id(self) -> str:
-        """The id of the last event seen, or of one before the next."""
+        """The id of the last event returned, or of the position before the next one."""
         return self._source.event_id(self._next - 1)
 
     async def next(self, limit: int) -> list[PushEvent]:
-        """Return up to ``limit`` events; nothing where there are none at the moment.
+        """Return up to ``limit`` events; none if there are none at the moment.
 
         Raises:
-            Gone: ``query_gone``: nothing comes any more; ``cursor_expired``: the id is none of this query's.
+            Gone: ``query_gone``: no more events come; ``cursor_expired``: the query has no event with this id.
         """
-        stretch = self._tail.take(0, self._next, limit)
-        if stretch is None:
+        entries = self._tail.take(0, self._next, limit)
+        if entries is None:
             async with self._tails.reading() as connection:
                 heads = await self._source.heads(connection)
                 end = heads[0][1] if heads else self._next
@@ -125,15 +125,15 @@ class EventFollower:
                         "cursor_expired",
                         f"there is no event {self._next - 1}, the last is {end - 1}: start from scratch without an id",
                     )
-                stretch = await self._source.read_range(connection, 0, self._next, end)
-        if not stretch.offsets and self._tail.is_gone:
-            raise Gone("query_gone", "the query was deleted, or the database was put back; nothing comes any more")
-        self._next = max(self._next, stretch.end)
+                entries = await self._source.read_range(connection, 0, self._next, end)
+        if not entries.offsets and self._tail.is_gone:
+            raise Gone("query_gone", "the query was deleted, or the database was restored; no more events come")
+        self._next = max(self._next, entries.end)
         return [
             PushEvent("event", self._source.event_id(number), text)
-            for number, text in zip(stretch.offsets, stretch.texts, strict=True)
+            for number, text in zip(entries.offsets, entries.texts, strict=True)
         ]
 
     async def wait(self, seconds: float) -> None:
-        """Wait until there may be something, at most so long."""
+        """Wait until there may be something new, at most this long."""
         await self._tail.wait(seconds)

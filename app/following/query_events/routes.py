@@ -1,4 +1,4 @@
-"""What happened to a query, page by page or as an event stream."""
+"""Events of a query, page by page or as an event stream."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LastEventId = Annotated[
     Header(
         alias="Last-Event-ID",
         max_length=30,
-        description="The `id` of the last event, as a client sends it that comes back; goes before `cursor`.",
+        description="The `id` of the last event; clients send it when they reconnect. It overrides `cursor`.",
     ),
 ]
 
@@ -57,7 +57,7 @@ async def get_events(
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Any:
-    """Every transition and every edit, also of the desired state. Append only; an event stream begins with the oldest and goes on."""
+    """Every transition and every edit, also of the desired state. Append-only; an event stream begins with the oldest event and continues."""
     key = decode_cursor(cursor, [int])
     is_stream = wants_events(request)
     if is_stream:
@@ -70,8 +70,8 @@ async def get_events(
         after = _last_id(last_event_id, incarnation) or (0 if key is None else int(key[0]))
         if not is_stream:
             most = Most(limit + 1, services.settings.limits.page_bytes)
-            found = await history.events_of(connection, query_id, most, after)
-            rows, following = page(found, limit, lambda row: [row.id])
+            events = await history.events_of(connection, query_id, most, after)
+            rows, following = page(events, limit, lambda row: [row.id])
             return EventPage(items=[_event(row._asdict()) for row in rows], next=following)
     return _stream(request, services, EventSource(query_id, _encode, incarnation), after)
 
@@ -85,16 +85,16 @@ def _stream(request: Request, services: Services, source: EventSource, after: in
     return event_stream(request, services, opening)
 
 
-def _last_id(given: str | None, incarnation: UUID | None) -> int | None:
-    if not given:  # an empty id is what a client has after a reset: none
+def _last_id(text: str | None, incarnation: UUID | None) -> int | None:
+    if not text:  # after a reset, a client sends an empty id: it has no position
         return None
-    found = _EVENT_ID.fullmatch(given)
-    if found is None or int(found[1]) >= 2**63:
-        detail = "send the id of the last event that you got, or none"
+    match = _EVENT_ID.fullmatch(text)
+    if match is None or int(match[1]) >= 2**63:
+        detail = "send the id of the last event that you received, or none"
         raise BadRequest("bad_cursor", detail, [Fault("Last-Event-ID", "bad_cursor", detail)])
-    if found[2] != (None if incarnation is None else mark_of(incarnation)):
-        raise Gone("cursor_expired", "the id is from before the database was put back: start from scratch without an id")
-    return int(found[1])
+    if match[2] != (None if incarnation is None else mark_of(incarnation)):
+        raise Gone("cursor_expired", "the id is from before the database was restored: start from scratch without an id")
+    return int(match[1])
 
 
 def _event(row: Mapping[str, Any]) -> Event:

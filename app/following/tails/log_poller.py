@@ -1,8 +1,8 @@
-"""Who looks for what is new in all followed logs of a process: one task, and one statement for all logs that are due.
+"""Poll all followed logs of a process: one task, and one statement for all logs that are due.
 
-A log is due when the bell has rung for it, and now and then by itself. One statement asks for the ends of all and brings what is new where
-that is little, so a log without news costs next to nothing. From one with much a stretch is read in a transaction of its own, and where there
-is more it is due again. So nobody waits for a long one.
+A log is due after a notification, and from time to time without one. One statement reads the ends of all logs, and their new entries if these
+are few; so a log without new entries costs almost nothing. If a log has many, one range is read in a transaction of its own. If there is more,
+the log is due again, so that the other logs do not wait for a long one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from app.following.tails.new_entries import NewEntries
 from app.following.tails.tail import Tail
 
 LOOK_AGAIN_SECONDS: Final = 2.0
-"""Of a log whose commits ring the bell: a notification can be lost."""
+"""For a log whose commits notify: a notification can be lost."""
 
 POLL_SECONDS: Final = 0.25
-"""Of a log that is appended to without ringing: sources, to which a notification per append would cost more than it is worth."""
+"""For a log that is appended to without a notification: sources, where one per append would cost more than it is worth."""
 
 PAUSE_SECONDS: Final = 0.025
-"""From one look to the next, unless a log has more than one look brings: commits of many queries follow each other within milliseconds, and what
-a look costs hardly depends on how many logs it finds something new in."""
+"""Between two polls, unless a log has more entries than one poll reads. Commits of many queries follow each other within milliseconds, and
+the cost of a poll hardly depends on the number of logs with new entries."""
 
 RETRY_SECONDS: Final = 1.0
 Pool = psycopg_pool.AsyncConnectionPool[Connection]
@@ -41,11 +41,11 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class _TransactionLostError(Exception):
-    """A statement has failed by its own fault: the others need another transaction."""
+    """A statement failed by its own fault: the other logs need another transaction."""
 
 
 class _Watched:
-    """A tail, and when it is due. Stands at the bell as a waiter."""
+    """A tail, and when it is due. Notifications of its query call ``set``."""
 
     def __init__(self, tail: Tail, woken: asyncio.Event) -> None:
         self.tail = tail
@@ -55,44 +55,44 @@ class _Watched:
         self._woken = woken
 
     def set(self) -> None:
-        """Be due now."""
+        """Make the tail due now."""
         self.due_at = 0.0
         self._woken.set()
 
 
 class LogPoller:
-    """Looks for all tails.
+    """Polls for all tails.
 
     Args:
-        looks: lends a connection in autocommit mode for each look.
-        pool: lends one whose transactions see one moment, for what is much.
-        bell: tells of commits.
-        pause_s: from one look to the next; what has come after a longer silence is looked for at once.
+        looks: connections in autocommit mode, one for each poll.
+        pool: connections whose transactions see one snapshot, for logs with many new entries.
+        bell: notifications of commits.
+        pause_s: between two polls; entries after a longer silence are read at once.
     """
 
     def __init__(self, looks: Pool, pool: Pool, bell: Notifications, pause_s: float = PAUSE_SECONDS) -> None:
         self._looks = looks
         self._pool = pool
-        self._bell = bell
+        self._notifications = bell
         self._pause_s = pause_s
         self._looks_again_at = 0.0
         self._watched: dict[Tail, _Watched] = {}
         self._woken = asyncio.Event()
 
     def add(self, tail: Tail) -> None:
-        """Look for a tail, until it is gone, has failed or is removed."""
+        """Poll for a tail until its log is gone, the tail fails, or it is removed."""
         watched = self._watched[tail] = _Watched(tail, self._woken)
         if (query_id := tail.source.notifying_query) is not None:
-            watched.listening.enter_context(self._bell.listening(query_id, watched))
+            watched.listening.enter_context(self._notifications.listening(query_id, watched))
         watched.set()
 
     def remove(self, tail: Tail) -> None:
-        """Look for a tail no longer."""
+        """Stop to poll for a tail."""
         if (watched := self._watched.pop(tail, None)) is not None:
             watched.listening.close()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Poll until cancelled."""
         while True:
             self._woken.clear()
             due = self._due(time.monotonic())
@@ -110,14 +110,14 @@ class LogPoller:
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _due(self, now: float) -> list[_Watched]:
-        """Return who is due, longest first; where one is due by itself, also who would soon be: then they go on together."""
+        """Return the tails that are due, longest first. If one is due by its time, add those that are due soon: one poll serves all."""
         due = [each for each in self._watched.values() if each.due_at <= now]
         if any(each.due_at > 0 for each in due):
             due = [each for each in self._watched.values() if each.due_at <= now + each.every_s / 2]
         return sorted(due, key=lambda each: each.due_at)
 
     async def _rest(self) -> None:
-        """Wait until somebody is due."""
+        """Wait until a tail is due."""
         first = min((each.due_at for each in self._watched.values()), default=None)
         try:
             async with asyncio.timeout(None if first is None else max(0.0, first - time.monotonic())):
@@ -127,33 +127,33 @@ class LogPoller:
 
     async def _look(self, due: Sequence[_Watched]) -> None:
         for kind in {type(each.tail.source) for each in due}:
-            alike = [each for each in due if type(each.tail.source) is kind]
-            for each in alike:  # before the look: a ring during it counts
+            same_kind = [each for each in due if type(each.tail.source) is kind]
+            for each in same_kind:  # before the poll: a notification during it counts
                 each.due_at = time.monotonic() + each.every_s
             try:
                 async with self._looks.connection() as connection:
                     news = await kind.new_entries_of(
-                        connection, [each.tail.source for each in alike], [each.tail.ends for each in alike]
+                        connection, [each.tail.source for each in same_kind], [each.tail.ends for each in same_kind]
                     )
             except AWAY:
-                for each in alike:
+                for each in same_kind:
                     each.set()
                 raise
-            except Exception as error:  # noqa: BLE001 - their followers get it
-                self._give_up(alike, error)
+            except Exception as error:  # noqa: BLE001 - the followers of these tails raise it
+                self._give_up(same_kind, error)
                 continue
-            long = [each for place, each in enumerate(alike) if self._has_more(each, news[place])]
+            long = [each for place, each in enumerate(same_kind) if self._has_more(each, news[place])]
             if long:
                 await self._read(long)
 
     def _has_more(self, watched: _Watched, news: NewEntries | Unavailable) -> bool:
-        """Take in what is new of one tail, and say whether there is more to read; its faults end that one alone."""
+        """Add the new entries to one tail, and return whether there are more to read. A failure ends this tail alone."""
         if isinstance(news, Unavailable):  # followers come again, to another tail
             self._give_up([watched], news)
             return False
         try:
             is_more = watched.tail.take_entries(news)
-        except Exception as error:  # noqa: BLE001 - its followers get it
+        except Exception as error:  # noqa: BLE001 - the followers of the tail raise it
             self._give_up([watched], error)
             return False
         if watched.tail.is_gone:
@@ -161,13 +161,13 @@ class LogPoller:
         return is_more
 
     async def _read(self, long: Sequence[_Watched]) -> None:
-        """Read a stretch of each; where there is more, it is due again."""
+        """Read one range for each tail. If a log has more, its tail is due again."""
         kind = type(long[0].tail.source)
         try:
             async with self._pool.connection() as connection:
                 heads = await kind.heads_of(connection, [each.tail.source for each in long])
-                for each, found in zip(long, heads, strict=True):
-                    await self._take_in(connection, each, found)
+                for each, heads_of_tail in zip(long, heads, strict=True):
+                    await self._take_in(connection, each, heads_of_tail)
         except AWAY:
             for each in long:
                 each.set()
@@ -177,7 +177,7 @@ class LogPoller:
                 each.set()
 
     async def _take_in(self, connection: Connection, watched: _Watched, heads: Heads | Unavailable) -> None:
-        """Take in a stretch of one tail; its faults end that one alone."""
+        """Read one range for one tail. A failure ends this tail alone."""
         if isinstance(heads, Unavailable):
             self._give_up([watched], heads)
             return
@@ -196,7 +196,7 @@ class LogPoller:
             self.remove(watched.tail)
 
     def _put_last(self, tail: Tail) -> None:
-        """Let the others go first: what failed may be this one's, as a statement that takes too long."""
+        """Poll this tail after the others: it may have caused the failure, for example with a slow statement."""
         if (watched := self._watched.pop(tail, None)) is not None:
             self._watched[tail] = watched
 

@@ -1,6 +1,6 @@
-"""Where followed logs end, and what is new in them: one statement for any number of logs.
+"""Where followed logs end, and their new entries: one statement for any number of logs.
 
-What is much is not read here but range by range (``change_log.read_range``), so that nobody waits for a long log.
+Many new entries are read range by range instead (``change_log.read_range``), so that other followers do not wait for a long log.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from app.following.change_log import STRETCH_ROWS, Heads, LogRange, encode_chang
 from app.following.followed import Followed
 
 SMALL_BYTES = 64 * 1024
-"""What is new in a log is read together with its end up to here: hundreds of logs may have some at the same moment."""
+"""New entries of a log up to this size are read together with its end. Hundreds of logs may have some at the same moment."""
 
 COLUMNS_KEPT = 4_096
 
-# A dropped feed is there until it is swept, and numbers nothing any more. The columns are those behind the ends: all is one snapshot.
+# A dropped feed exists until it is swept, but has no numbers any more. The columns are read in the same snapshot as the ends.
 _NEWS_SQL = """
 SELECT w.place, h.oldest, h.following, (r.definition -> 'columns')::text, CASE WHEN w.is_stream AND r.id IS NOT NULL THEN ARRAY(
     SELECT p.id FROM slackwater.relation p WHERE p.origin = 'derived' AND p.definition ->> 'append_to' = r.name
@@ -55,12 +55,12 @@ _BLOCK = slice(5, None)
 
 @dataclass(frozen=True, slots=True)
 class NewEntries:
-    """What one look has found of a log.
+    """The result of one poll of a log.
 
     Attributes:
-        heads: (oldest offset, next offset) by lane; nothing where the log is gone.
-        read: gives what is new in the only lane, up to its end; None where nothing is, or it is to be read stretch by stretch.
-        start: from where.
+        heads: (oldest offset, next offset) by lane; empty if the log is gone.
+        read: returns the new entries of the only lane, up to its end; None: there are none, or they must be read range by range.
+        start: where the new entries begin.
     """
 
     heads: Heads
@@ -69,21 +69,21 @@ class NewEntries:
 
 
 async def heads(connection: Connection, followed: Followed) -> Heads:
-    """Return (oldest offset, next offset) by lane; nothing where a log is gone, or the database was put back since.
+    """Return (oldest offset, next offset) by lane; empty if a log is gone, or the database was restored since.
 
     Raises:
-        Unavailable: ``relation_changing``: the relation has got other columns or parts since; who asks again gets them.
+        Unavailable: ``relation_changing``: the relation has other columns or parts since. A new request succeeds.
     """
-    (found,) = await heads_of(connection, [followed])
-    if isinstance(found, Unavailable):
-        raise found
-    return found
+    (result,) = await heads_of(connection, [followed])
+    if isinstance(result, Unavailable):
+        raise result
+    return result
 
 
 async def heads_of(connection: Connection, followed: Sequence[Followed]) -> list[Heads | Unavailable]:
-    """Return what ``heads`` gives or raises for each of several, by one statement."""
-    found = await _load_rows(connection, followed, [None] * len(followed), from_oldest=False)
-    return [_of_lanes([_checked_heads(log, rows) for log, rows in lanes]) for lanes in found]
+    """Return the result or the error of ``heads`` for several logs, with one statement."""
+    rows_of_logs = await _load_rows(connection, followed, [None] * len(followed), from_oldest=False)
+    return [_of_lanes([_checked_heads(log, rows) for log, rows in lanes]) for lanes in rows_of_logs]
 
 
 async def new_entries_of(
@@ -94,23 +94,23 @@ async def new_entries_of(
     *,
     from_oldest: bool = False,
 ) -> list[NewEntries | Unavailable]:
-    """Return where each of several logs ends, by one statement, and what is new in those of one lane of numbers.
+    """Return where several logs end, with one statement, and the new entries of those with one lane of numbers.
 
     Args:
         connection: to the database.
         followed: the logs.
-        ends: how far each is known, by lane; None: what is new is not wanted.
+        ends: the known end of each, by lane; None: do not read new entries.
         has_text_numbers: how the changes of each are written.
-        from_oldest: where what is new has been removed in part, the rest of it is wanted.
+        from_oldest: if retention removed a part of the new entries, read the rest of them.
     """
     starts = [
         known[0] if known is not None and each.is_derived and not each.parts else None
         for each, known in zip(followed, ends, strict=True)
     ]
-    found = await _load_rows(connection, followed, starts, from_oldest=from_oldest)
+    rows_of_logs = await _load_rows(connection, followed, starts, from_oldest=from_oldest)
     return [
         _entries_of(lanes, start, has_text_numbers=is_text)
-        for lanes, start, is_text in zip(found, starts, has_text_numbers, strict=True)
+        for lanes, start, is_text in zip(rows_of_logs, starts, has_text_numbers, strict=True)
     ]
 
 
@@ -126,28 +126,32 @@ async def _load_rows(
         "rewound": [log.rewound for log in logs],
         "numbered": [log.is_derived for log in logs],
         "streams": [log.kind == "stream" for log in logs],
-        "starts": [start for each, own in zip(followed, starts, strict=True) for start in (own, *(None for _ in each.parts))],
+        "starts": [
+            start
+            for each, start_of_log in zip(followed, starts, strict=True)
+            for start in (start_of_log, *(None for _ in each.parts))
+        ],
         "from_oldest": from_oldest,
         "rows": STRETCH_ROWS,
         "bytes": SMALL_BYTES,
     }
     async with connection.cursor(binary=True) as cursor:
         rows = await (await cursor.execute(_NEWS_SQL, params)).fetchall()
-    by_place = (list(own) for _, own in groupby(rows, key=itemgetter(0)))
+    by_place = (list(group) for _, group in groupby(rows, key=itemgetter(0)))
     return [[(log, next(by_place)) for log in (each, *each.parts)] for each in followed]
 
 
 def _entries_of(
     lanes: Sequence[tuple[Followed, list[tuple[Any, ...]]]], known: int | None, *, has_text_numbers: bool
 ) -> NewEntries | Unavailable:
-    found = _of_lanes([_checked_heads(log, rows) for log, rows in lanes])
-    if isinstance(found, Unavailable):
-        return found
+    heads = _of_lanes([_checked_heads(log, rows) for log, rows in lanes])
+    if isinstance(heads, Unavailable):
+        return heads
     followed, rows = lanes[0]
     blocks = [row[_BLOCK] for row in rows if row[_BLOCK.start] is not None]
-    if known is None or not blocks or not found:
-        return NewEntries(found)
-    oldest, end = found[0]
+    if known is None or not blocks or not heads:
+        return NewEntries(heads)
+    oldest, end = heads[0]
     start = max(known, oldest)
 
     def read() -> LogRange:
@@ -157,7 +161,7 @@ def _entries_of(
         frame = numbered_frame(followed, blocks, start, end)
         return encode_changes(followed, 0, frame, end, has_text_numbers=has_text_numbers)
 
-    return NewEntries(found, read, start)
+    return NewEntries(heads, read, start)
 
 
 def _checked_heads(log: Followed, rows: Sequence[tuple[Any, ...]]) -> Heads | Unavailable:
@@ -166,7 +170,7 @@ def _checked_heads(log: Followed, rows: Sequence[tuple[Any, ...]]) -> Heads | Un
         return Unavailable("relation_changing", f"'{log.name}' has other columns since; go on from the cursor")
     if parts is not None and set(parts) != {part.relation_id for part in log.parts}:
         return Unavailable("relation_changing", f"other queries append to '{log.name}' since; go on from the cursor")
-    # A log that is read by numbers has one lane, and a row for each batch that is new.
+    # A log that is read by numbers has one lane, and one row for each new batch.
     return [(row[1], row[2]) for row in (rows[:1] if log.is_derived else rows) if row[1] is not None]
 
 
@@ -175,13 +179,13 @@ def _columns(text: str) -> Any:
     return json.loads(text)
 
 
-def _of_lanes(found: Sequence[Heads | Unavailable]) -> Heads | Unavailable:
-    """Put the heads of a log and of its parts together."""
+def _of_lanes(heads_of_logs: Sequence[Heads | Unavailable]) -> Heads | Unavailable:
+    """Return the heads of a log and of its parts as one list."""
     lanes: Heads = []
-    for own in found:
-        if isinstance(own, Unavailable):
-            return own
-        if not own:
+    for heads in heads_of_logs:
+        if isinstance(heads, Unavailable):
+            return heads
+        if not heads:
             return []
-        lanes += own
+        lanes += heads
     return lanes

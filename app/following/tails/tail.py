@@ -1,4 +1,4 @@
-"""The newest part of one log that somebody follows: what it keeps, what it no longer has, and who it wakes."""
+"""The newest entries of one followed log: a bounded part in memory, and the followers that wait for more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.following.tails.new_entries import NewEntries
 
 KEPT_ITEMS = 20_000
 KEPT_CHARS = 8 << 20
-"""Bounds of a tail's memory: followers that are further behind read from the database."""
+"""Bounds of a tail's memory. Followers that are further behind read from the database."""
 
 
 class Source(Protocol):
@@ -27,44 +27,44 @@ class Source(Protocol):
 
     @property
     def notifying_query(self) -> UUID | None:
-        """The query whose ring announces something new; None: nothing does."""
+        """The query whose notification announces new entries; None: none does."""
 
     @staticmethod
     async def heads_of(connection: Connection, sources: Sequence[Any]) -> Sequence[Heads | Unavailable]:
-        """Return (oldest offset, next offset) by partition of each of several sources of this class; nothing where its log is gone."""
+        """Return (oldest offset, next offset) by partition, for several sources of this class; empty for a log that is gone."""
 
     @staticmethod
     async def new_entries_of(
         connection: Connection, sources: Sequence[Any], ends: Sequence[Sequence[int] | None], *, from_oldest: bool = False
     ) -> Sequence[NewEntries | Unavailable]:
-        """Return the same with what is new behind these ends, where that is little.
+        """Return the same, with the entries behind these ends if they are few.
 
         Args:
-            connection: in autocommit mode: all of it is of one moment nevertheless.
+            connection: in autocommit mode; one statement reads all, so all is of one snapshot.
             sources: of this class.
-            ends: how far each is known, by partition; None: what is new is not wanted.
-            from_oldest: where what is new has been removed in part, the rest of it is wanted.
+            ends: the known end of each, by partition; None: do not read new entries.
+            from_oldest: if retention removed a part of the new entries, read the rest of them.
         """
 
     async def read_range(self, connection: Connection, partition: int, start: int, end: int) -> LogRange:
-        """Return what lies from ``start`` on, up to ``end`` or less far where it is much."""
+        """Return the entries from ``start`` up to ``end``, or fewer if they are many."""
 
 
-def taken(stretch: LogRange, offset: int, limit: int) -> LogRange:
-    """Return the first items of a stretch from ``offset`` on."""
-    first = bisect_left(stretch.offsets, offset)
-    found, texts = stretch.offsets[first : first + limit], stretch.texts[first : first + limit]
-    is_all = first + len(found) == len(stretch.offsets)
-    return LogRange(found, texts, stretch.end if is_all else found[-1] + 1)
+def taken(entries: LogRange, offset: int, limit: int) -> LogRange:
+    """Return the first items of a range from ``offset`` on."""
+    first = bisect_left(entries.offsets, offset)
+    offsets, texts = entries.offsets[first : first + limit], entries.texts[first : first + limit]
+    is_all = first + len(offsets) == len(entries.offsets)
+    return LogRange(offsets, texts, entries.end if is_all else offsets[-1] + 1)
 
 
 class Tail:
     """The newest items of one source.
 
     Attributes:
-        source: what it is of.
-        is_gone: the log was dropped; nothing comes any more.
-        followers: how many use this tail.
+        source: the log.
+        is_gone: the log was dropped; no more entries come.
+        followers: how many clients use this tail.
     """
 
     def __init__(self, source: Source, ends: Sequence[int]) -> None:
@@ -80,16 +80,16 @@ class Tail:
         self.followers = 0
 
     def take(self, partition: int, offset: int, limit: int) -> LogRange | None:
-        """Return items from ``offset`` on; None where they are not kept here (any more)."""
+        """Return items from ``offset`` on; None if the tail does not have them (any more)."""
         if partition >= len(self._ends) or not self._begins[partition] <= offset <= self._ends[partition]:
             return None
         return taken(LogRange(self._offsets[partition], self._texts[partition], self._ends[partition]), offset, limit)
 
     async def wait(self, seconds: float) -> None:
-        """Wait until something is new or over, at most so long.
+        """Wait until there are new entries or the log is gone, at most this long.
 
         Raises:
-            Exception: what this tail has failed by; a follower must not wait for it in vain.
+            Exception: the failure of this tail; without it a follower would wait in vain.
         """
         if self._failure is not None:
             raise self._failure
@@ -106,20 +106,20 @@ class Tail:
         self._changed = asyncio.Event()
 
     def fail(self, error: Exception) -> None:
-        """Let every follower end by this error."""
+        """End every follower with this error."""
         self._failure = error
         self.wake()
 
     @property
     def ends(self) -> Sequence[int]:
-        """How far it is known, by partition."""
+        """The end of the tail, by partition."""
         return self._ends
 
     def take_entries(self, news: NewEntries) -> bool:
-        """Take in what one look has found.
+        """Add the entries of one poll.
 
         Returns:
-            Whether there is more, which ``take_in`` reads.
+            Whether there are more; ``take_in`` reads them.
         """
         if self._is_over(news.heads):
             return False
@@ -136,7 +136,7 @@ class Tail:
         return self.is_gone
 
     async def take_in(self, connection: Connection, heads: Heads) -> bool:
-        """Take in what is new: a stretch of each partition.
+        """Read new entries: one range of each partition.
 
         Returns:
             Whether there is more.
@@ -148,8 +148,8 @@ class Tail:
             if next_offset - self._ends[partition] > KEPT_ITEMS:
                 self._skip(partition, next_offset - KEPT_ITEMS)
             if self._ends[partition] < next_offset:
-                stretch = await self.source.read_range(connection, partition, self._ends[partition], next_offset)
-                self._keep(partition, stretch)
+                entries = await self.source.read_range(connection, partition, self._ends[partition], next_offset)
+                self._keep(partition, entries)
                 self.wake()
                 is_more |= self._ends[partition] < next_offset
         return is_more
@@ -159,12 +159,12 @@ class Tail:
         self._offsets[partition], self._texts[partition] = [], []
         self._begins[partition] = self._ends[partition] = offset
 
-    def _keep(self, partition: int, stretch: LogRange) -> None:
+    def _keep(self, partition: int, entries: LogRange) -> None:
         offsets, texts = self._offsets[partition], self._texts[partition]
-        offsets.extend(stretch.offsets)
-        texts.extend(stretch.texts)
-        self._chars += _chars(stretch.texts)
-        self._ends[partition] = stretch.end
+        offsets.extend(entries.offsets)
+        texts.extend(entries.texts)
+        self._chars += _chars(entries.texts)
+        self._ends[partition] = entries.end
         surplus = max(len(texts) - KEPT_ITEMS, 0)
         chars = self._chars - _chars(texts[:surplus])
         while chars > KEPT_CHARS and surplus < len(texts):

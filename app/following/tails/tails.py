@@ -1,11 +1,11 @@
-"""The newest part of every log that somebody follows, read once for all its followers.
+"""The newest entries of every followed log, read once for all its followers.
 
-A ``Tail`` stands for a followed log, however many clients follow it, and keeps a bounded part of what is new. One task of the process, the
-``LogPoller``, looks for all: where the bell has rung, and by itself now and then. A follower that is further behind reads from the database
-itself until it has caught up. An idle follower is an object that waits; it holds no connection.
+There is one ``Tail`` for a followed log, whatever the number of its clients. A tail keeps a bounded part of the new entries. One task of the
+process, the ``LogPoller``, reads for all tails: after notifications, and from time to time. A follower that is further behind reads from the
+database itself until it has caught up. An idle follower is an object that waits; it uses no connection.
 
-Followers that begin at the same moment, as after a restart of the service, are one statement: where their logs end, and what each has still
-to get where that is little.
+Followers that begin at the same moment, for example after a restart of the service, share one statement. It reads where their logs end, and
+the entries that each follower still needs, if they are few.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from app.following.tails.new_entries import NewEntries
 from app.following.tails.tail import Source, Tail
 
 POOL_SIZE = 4
-"""Connections for all followers of a process. They are used for moments; the rest of the service has its own."""
+"""Connections for all followers of a process. Each use is short; the rest of the service has its own pools."""
 
 LOOKS = 2
-"""Connections that only look for what is new, each with one statement: they wait for none of those that read much."""
+"""Connections of the poller alone, each with one statement: they never wait for long reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class _FollowStart:
-    """A log that somebody begins to follow, and from where."""
+    """A log, and the position where a follower begins."""
 
     source: Source
     start: tuple[int, ...] | None
@@ -50,17 +50,17 @@ class _FollowStart:
 
 
 class Tails:
-    """All tails of a process, and the connections through which followers read.
+    """All tails of a process, and the connections for reads of followers.
 
     Args:
         dsn: the database.
-        bell: tells of commits.
-        read_timeout_ms: after it the database ends a statement.
+        bell: notifications of commits.
+        read_timeout_ms: time limit of a statement.
 
     Attributes:
         is_closing: the service stops; streams end.
-        streams: how many streams are open.
-        reads: of followers that are at the same place.
+        streams: number of open streams.
+        reads: shared reads of followers at the same position.
     """
 
     def __init__(self, dsn: str, bell: Notifications, read_timeout_ms: int) -> None:
@@ -79,8 +79,8 @@ class Tails:
         self._looks: psycopg_pool.AsyncConnectionPool[Connection] = linked_pool(
             dsn, {**options, "autocommit": True}, min_size=0, max_size=LOOKS
         )
-        self._lookout = LogPoller(self._looks, self._pool, bell)
-        self._asked: dict[type[Source], SharedReads] = {}
+        self._poller = LogPoller(self._looks, self._pool, bell)
+        self._shared_reads: dict[type[Source], SharedReads] = {}
         self.reads = JoinedReads(self._pool.connection)
 
     @contextmanager
@@ -94,14 +94,14 @@ class Tails:
 
     @property
     def followed(self) -> int:
-        """How many logs are followed."""
+        """Number of followed logs."""
         return len(self._tails)
 
     async def __aenter__(self) -> Tails:
         self._loop = asyncio.get_running_loop()
         await self._pool.open()
         await self._looks.open()
-        self._looking = asyncio.create_task(self._lookout.run())
+        self._looking = asyncio.create_task(self._poller.run())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -113,7 +113,7 @@ class Tails:
         await self._pool.close()
 
     def close(self) -> None:
-        """Let every follower end. Safe to call from a signal handler or another thread."""
+        """End every follower. Safe to call from a signal handler or another thread."""
         self.is_closing = True
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake_all)
@@ -124,52 +124,52 @@ class Tails:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Connection]:
-        """Lend a connection for a moment, to be given back whole: a client that leaves does not break it off."""
+        """Yield a connection for a short read. A client that disconnects does not interrupt it."""
         with anyio.CancelScope(shield=True):
             async with self._pool.connection() as connection:
                 yield connection
 
     async def look(self, source: Source, start: Sequence[int] | None = None) -> NewEntries:
-        """Return where a log ends now; whoever asks at the same moment asks with the same statement.
+        """Return where a log ends now. Concurrent calls share one statement.
 
         Args:
             source: the log.
-            start: from there on, or from the oldest that there is, its items are wanted as well, where they are few; None: they are not.
+            start: also read the entries from here, or from the oldest one, if they are few; None: do not read them.
 
         Raises:
             Unavailable: the source is being changed.
         """
         kind = type(source)
-        asked = self._asked.get(kind)
-        if asked is None:
-            asked = self._asked[kind] = SharedReads(self._look_up)
-        news: Any = await asked.read(_FollowStart(source, None if start is None else tuple(start)))
-        if isinstance(news, Unavailable):
-            raise news
-        found: NewEntries = news
+        shared = self._shared_reads.get(kind)
+        if shared is None:
+            shared = self._shared_reads[kind] = SharedReads(self._look_up)
+        entries: Any = await shared.read(_FollowStart(source, None if start is None else tuple(start)))
+        if isinstance(entries, Unavailable):
+            raise entries
+        found: NewEntries = entries
         return found
 
-    async def _look_up(self, asked: list[_FollowStart]) -> tuple[NewEntries | Unavailable, ...]:
-        distinct = {each.id: each for each in asked}
+    async def _look_up(self, requests: list[_FollowStart]) -> tuple[NewEntries | Unavailable, ...]:
+        distinct = {each.id: each for each in requests}
         sources, starts = [each.source for each in distinct.values()], [each.start for each in distinct.values()]
         async with self._looks.connection() as connection:
-            found = await sources[0].new_entries_of(connection, sources, starts, from_oldest=True)
-        told = {key: _read_once(news) for key, news in zip(distinct, found, strict=True)}
-        return tuple(told[each.id] for each in asked)
+            entries = await sources[0].new_entries_of(connection, sources, starts, from_oldest=True)
+        entries_by_id = {key: _read_once(news) for key, news in zip(distinct, entries, strict=True)}
+        return tuple(entries_by_id[each.id] for each in requests)
 
     @asynccontextmanager
     async def following(self, source: Source, news: NewEntries) -> AsyncIterator[Tail]:
-        """Yield the source's tail, which runs while somebody follows.
+        """Yield the tail of a source. The tail exists as long as it has followers.
 
         Args:
-            source: what is followed.
-            news: of a moment ago: the tail begins at its end or earlier.
+            source: the log.
+            news: a recent poll of the log: the tail begins at its end or earlier.
         """
         if source.id not in self._tails:
             tail = self._tails[source.id] = Tail(source, [next_offset for _, next_offset in news.heads])
             tail.is_gone = not news.heads
-            if not tail.is_gone:  # there is nothing to look for, and no end to look from
-                self._lookout.add(tail)
+            if not tail.is_gone:  # the poller needs an end to begin at
+                self._poller.add(tail)
         tail = self._tails[source.id]
         tail.followers += 1
         try:
@@ -178,16 +178,16 @@ class Tails:
             tail.followers -= 1
             if not tail.followers and self._tails.get(source.id) is tail:
                 del self._tails[source.id]
-                self._lookout.remove(tail)
+                self._poller.remove(tail)
 
 
 def _read_once(news: NewEntries | Unavailable) -> NewEntries | Unavailable:
-    """Let all who get it read it as one."""
+    """Let all followers share one read of the entries."""
     return news if isinstance(news, Unavailable) or news.read is None else replace(news, read=cache(news.read))
 
 
 async def _consistent(connection: Connection) -> None:
-    """A transaction sees one moment: a position must be that of the rows beside it."""
+    """Make a transaction see one snapshot: a position must belong to the rows read with it."""
     await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
     await connection.set_read_only(True)
 
@@ -196,37 +196,37 @@ T = TypeVar("T")
 
 
 class JoinedReads:
-    """Reads through one pool.
+    """Reads through one pool. Concurrent reads of the same request share one task.
 
     Args:
-        lend: lends a connection for a moment.
+        lend: opens a connection for a short read.
     """
 
     def __init__(self, lend: Callable[[], AbstractAsyncContextManager[Connection]]) -> None:
-        self._lend = lend
+        self._open_connection = lend
         self._waiting: dict[Hashable, asyncio.Task[Any]] = {}
 
     async def read(self, wanted: Hashable, how: Callable[[Connection], Awaitable[T]]) -> T:
-        """Return what is read; a reader that leaves does not break it off.
+        """Return the result of a read. A reader that leaves does not interrupt it.
 
         Args:
-            wanted: tells what is read from everything else.
+            wanted: identifies the request.
             how: reads it.
 
         Raises:
-            Exception: whatever ``how`` raises.
+            Exception: any error of ``how``.
         """
         reading = self._waiting.get(wanted)
         if reading is None:
             reading = self._waiting[wanted] = asyncio.create_task(self._read(wanted, how))
-            reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # all readers may have left
-        found: T = await asyncio.shield(reading)
-        return found
+            reading.add_done_callback(lambda done: done.cancelled() or done.exception())  # there may be no reader any more
+        result: T = await asyncio.shield(reading)
+        return result
 
     async def _read(self, wanted: Hashable, how: Callable[[Connection], Awaitable[T]]) -> T:
         async with AsyncExitStack() as stack:
             try:
-                connection = await stack.enter_async_context(self._lend())
+                connection = await stack.enter_async_context(self._open_connection())
             finally:
                 del self._waiting[wanted]
             return await how(connection)

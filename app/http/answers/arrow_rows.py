@@ -1,4 +1,4 @@
-"""Rows as an Arrow IPC stream whose types are those of the table's columns. Pure."""
+"""Rows as an Arrow IPC stream with the types of the table's columns. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from engine.expressions.types.types import ColumnType
 
 METADATA_KEY = b"slackwater"
-"""Where the schema's metadata has what the JSON form says beside the rows, as JSON."""
+"""Key of the schema's metadata that has, as JSON, the other members of the JSON form."""
 
 _TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -34,7 +34,7 @@ LEAVES: dict[str, Callable[[str], Any]] = {
     "timestamp": datetime.fromisoformat,
     "bytes": base64.b64decode,
 }
-"""What a materialised nested value keeps as text (``engine.formats.json.nested_json``)."""
+"""Types that a materialised nested value stores as text (``engine.formats.json.nested_json``)."""
 
 
 def arrow_type(declared: ColumnType) -> pa.DataType:
@@ -73,7 +73,7 @@ def arrow_stream(
 def arrow_batch(columns: Sequence[tuple[str, ColumnType]], values: Sequence[Sequence[Any] | None]) -> pa.RecordBatch:
     """Return columns as one Arrow batch; see ``arrow_stream``."""
     schema = pa.schema([pa.field(name, arrow_type(declared)) for name, declared in columns])
-    arrays = [_array(given or [], declared) for given, (_, declared) in zip(values, columns, strict=True)]
+    arrays = [_array(column_values or [], declared) for column_values, (_, declared) in zip(values, columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -87,7 +87,7 @@ def _array(values: Sequence[Any], declared: ColumnType) -> pa.Array:
 
 
 def _value(value: Any, declared: ColumnType) -> Any:
-    """Return a parsed JSON value as Arrow takes it."""
+    """Return a parsed JSON value in the form for Arrow."""
     if value is None:
         return None
     match declared:
@@ -98,5 +98,5 @@ def _value(value: Any, declared: ColumnType) -> Any:
         case ColumnType(kind="struct", fields=fields):
             return {name: _value(value.get(name), field) for name, field in fields}
         case _:
-            leaf = LEAVES.get(declared.kind)
-            return value if leaf is None else leaf(str(value))
+            convert = LEAVES.get(declared.kind)
+            return value if convert is None else convert(str(value))

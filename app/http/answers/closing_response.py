@@ -1,4 +1,4 @@
-"""Answers behind which something stays open: it is closed however the answer ends, also where the client left before its first byte."""
+"""Answers that read from an open resource. It is closed however the answer ends, even if the client disconnects before the first byte."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class ClosingResponse(StreamingResponse):
-    """A stream of bytes that comes from something open.
+    """A stream of bytes from an open resource.
 
     Args:
         parts: of the body; closed first.
-        close: closes what is open. The server may never ask for a part, so ``parts`` alone cannot.
-        write_timeout_s: a client that takes nothing for so long is cut off.
+        close: closes the resource. The server may never ask for a part, so ``parts`` alone cannot close it.
+        write_timeout_s: a client that reads nothing for this long is disconnected.
         media_type: of the body.
-        headers: beside it.
+        headers: of the answer.
     """
 
     def __init__(

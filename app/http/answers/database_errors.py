@@ -1,4 +1,4 @@
-"""What a failure of the database means for a request: too expensive, too busy, too full, or not there."""
+"""What a failure of the database means for a request: too expensive, busy, full, or not available."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.errors.app_errors import AppError, Internal, TooExpensive, Unavailable
 from engine.postgres.postgres import ENDED_BY_POSTGRES
 
 RETRY_AFTER_SECONDS = 1
-FULL_RETRY_AFTER_SECONDS = 30  # somebody must come and free space
+FULL_RETRY_AFTER_SECONDS = 30  # a person must free space
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -27,7 +27,7 @@ DATABASE_ERRORS = (
     psycopg.InterfaceError,
     psycopg_pool.PoolTimeout,
 )
-"""What the database, or the way to it, fails with. Not all of ``InternalError`` passes by itself: ``from_database`` tells."""
+"""Errors of the database, or of the connection to it. Some of ``InternalError`` are permanent: see ``from_database``."""
 
 _LOST_RACES = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
@@ -35,7 +35,7 @@ _LOST_RACES = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected,
 def read_too_expensive(
     what: str, timeout_ms: int, cure: str = "Ask for less: a narrower time, fewer with `limit`"
 ) -> TooExpensive:
-    """Return the error for a read that was ended by the database."""
+    """Return the error for a read that the database cancelled."""
     return TooExpensive(
         "read_too_expensive",
         f"{what}: the database did not finish within {timeout_ms} ms. {cure}; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
@@ -43,7 +43,7 @@ def read_too_expensive(
 
 
 def from_database(error: Exception, what: str, timeout_ms: int) -> AppError:
-    """Say what a failure of the database means for a request.
+    """Return what a failure of the database means for a request.
 
     Args:
         error: one of ``DATABASE_ERRORS``.
@@ -77,7 +77,7 @@ def from_database(error: Exception, what: str, timeout_ms: int) -> AppError:
 
 
 def translate_and_log(error: Exception, what: str, timeout_ms: int) -> AppError:
-    """Do as ``from_database``, and log what passes by itself as a warning, the rest as a fault."""
+    """Translate as ``from_database``; log temporary failures as a warning, others as an error."""
     translated = from_database(error, what, timeout_ms)
     if translated.status == Internal.status:
         log.error("request_failed", exc_info=error)
@@ -87,7 +87,7 @@ def translate_and_log(error: Exception, what: str, timeout_ms: int) -> AppError:
 
 
 def _is_refused(cause: BaseException | None) -> bool:
-    """Whether Postgres has no connection to give. Without a connection its code is not known, and its text may be in any language."""
+    """Return whether Postgres has no free connection. The error then has no code, and its text may be in any language."""
     if isinstance(cause, psycopg.errors.TooManyConnections):
         return True
     return any(text in str(cause) for text in ("too many clients", "too many connections", "connection slots"))

@@ -1,4 +1,4 @@
-"""What OpenAPI says about errors and examples, in one place."""
+"""OpenAPI documentation of errors and examples, in one place."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _MEANING: dict[int, tuple[type[AppError], str, str]] = {
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the ``responses`` of an endpoint that can fail with these; 500 and 503 always can."""
+    """Return the ``responses`` of an endpoint that can fail with these statuses; 500 and 503 are always included."""
     return {status: _problem(status) for status in sorted({*statuses, 500, 503})}
 
 
@@ -98,7 +98,7 @@ TOO_EXPENSIVE = _documented(
     "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise "
     "SLACKWATER_LIMITS__READ_TIMEOUT_MS",
 )
-"""What a read answers that the database did not finish."""
+"""The answer to a read that the database did not finish."""
 
 
 def answered(value: Any, description: str = "Done.", headers: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -113,12 +113,12 @@ _PACKED = "packed-example:"
 
 
 def packed(value: Any) -> str:
-    """Return an example as text: FastAPI takes every null out of the document, and with it out of examples. ``unpacked`` undoes it."""
+    """Return an example as text. FastAPI removes every null from the document, also from examples; ``unpacked`` restores them."""
     return _PACKED + json.dumps(value)
 
 
 def unpacked(value: Any) -> Any:
-    """Return a part of the document with its packed examples as values again."""
+    """Return a part of the document with its packed examples unpacked."""
     if isinstance(value, dict):
         return {name: unpacked(inner) for name, inner in value.items()}
     if isinstance(value, list):

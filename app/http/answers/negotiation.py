@@ -1,4 +1,4 @@
-"""Answers as JSON, as lines of JSON, or as Arrow. Rows arrive as JSON text and are put together without being parsed again."""
+"""Answers as JSON, as lines of JSON, or as Arrow. Rows arrive as JSON text and are joined without parsing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEPARATORS: dict[Form, str] = {"json": ",", "lines": "\n", "arrow": ""}
 
 
 def requested_form(request: Request) -> Form:
-    """Return the form that the Accept header asks for; JSON where it names none of the others."""
+    """Return the form that the Accept header asks for; JSON if it names no other form."""
     accepted = request.headers.get("accept", "")
     if NDJSON_TYPE in accepted:
         return "lines"
@@ -29,7 +29,7 @@ def requested_form(request: Request) -> Form:
 
 
 def page_response(request: Request, member: str, rows: Sequence[str], rest: Mapping[str, Any]) -> Response:
-    """Answer rows as JSON or as lines.
+    """Return rows as JSON or as lines.
 
     Args:
         request: its Accept header chooses the form.
@@ -43,7 +43,7 @@ def page_response(request: Request, member: str, rows: Sequence[str], rest: Mapp
 
 
 def joined_response(form: Form, member: str, rows: str, rest: Mapping[str, str]) -> Response:
-    """Answer rows that are one text already.
+    """Return an answer whose rows are one text already.
 
     Args:
         form: ``json`` or ``lines``.
@@ -60,13 +60,13 @@ def joined_response(form: Form, member: str, rows: str, rest: Mapping[str, str])
 def arrow_response(
     columns: Sequence[tuple[str, ColumnType]], values: Sequence[Sequence[Any] | None], rest: Mapping[str, str]
 ) -> Response:
-    """Answer rows as an Arrow IPC stream; the other members are headers and, under ``slackwater``, the schema's metadata."""
+    """Return rows as an Arrow IPC stream; the other members are headers and, under ``slackwater``, metadata of the schema."""
     metadata = {name: json.loads(text) for name, text in rest.items()}
     return Response(arrow_stream(columns, values, metadata), headers=_headers(rest), media_type=ARROW_TYPE)
 
 
 def lines_documented(example: str) -> dict[str, Any]:
-    """Document the form of lines beside the JSON one."""
+    """Document the form of lines beside the JSON form."""
     return {
         NDJSON_TYPE: {
             "schema": {"type": "string", "description": "One JSON object per line; the rest in `Slackwater-` headers."},
@@ -82,7 +82,7 @@ def arrow_documented() -> dict[str, Any]:
 
 
 def _headers(rest: Mapping[str, str]) -> dict[str, str]:
-    """Return the members as headers: a text bare, everything else as JSON in ASCII."""
+    """Return the members as headers: a text as it is, other values as JSON in ASCII."""
     return {_HEADER_PREFIX + name.replace("_", "-").title(): _header(text) for name, text in rest.items()}
 
 

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 ``application/problem+json``: one shape for every way a request can fail."""
+"""Errors as RFC 9457 ``application/problem+json``: one form for every failure of a request."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class PlaceBody(BaseModel):
-    """A place in a text of SQL."""
+    """A place in an SQL text."""
 
     line: int = Field(description="Counted from 1.", examples=[1])
     column: int = Field(description="Counted from 1.", examples=[8])
-    excerpt: str = Field(description="The line, and below it marks under what does not fit.", examples=["SELEKT 1\n^^^^^^"])
+    excerpt: str = Field(description="The line, and marks below the part in error.", examples=["SELEKT 1\n^^^^^^"])
 
 
 class FaultBody(BaseModel):
@@ -50,19 +50,19 @@ class FaultBody(BaseModel):
     pointer: str = Field(description="JSON pointer into the body, or `?name` for a parameter.", examples=["/joins/0/grace"])
     code: str = Field(description="Stable code of the fault.", examples=["grace_exceeds_history_retention"])
     detail: str = Field(description="What is wrong and what to do about it.")
-    type: str = Field(description="Where the code is explained, relative to the service.")
-    place: PlaceBody | None = Field(default=None, description="Of a fault in a text of SQL; else it is not there.")
+    type: str = Field(description="URL of the explanation of the code, relative to the service.")
+    place: PlaceBody | None = Field(default=None, description="Place of a fault in an SQL text; absent for other faults.")
 
 
 class StatementState(BaseModel):
-    """What became of one statement of a script that failed half-way."""
+    """The state of one statement of a script that failed half-way."""
 
     statement: str = Field(description="The statement, with the values of its variables.", examples=["DROP STREAM orders"])
-    line: int = Field(description="Where it begins in the script, counted from 1.", examples=[1])
+    line: int = Field(description="Its first line in the script, counted from 1.", examples=[1])
     state: Literal["done", "failed", "not_tried"] = Field(
-        description="`done`: it is carried out, and stays so; `failed`: `errors` says why; `not_tried`: it stands behind that one."
+        description="`done`: it was executed, and stays so; `failed`: `errors` says why; `not_tried`: it comes after the failed one."
     )
-    message: str | None = Field(default=None, description="Of one that is done: what was done, in a sentence.")
+    message: str | None = Field(default=None, description="For `done`: what was done, in a sentence.")
 
 
 class ProblemBody(BaseModel):
@@ -88,34 +88,34 @@ class ProblemBody(BaseModel):
     )
 
     type: str = Field(
-        description="Where the code is explained, relative to the service.", examples=["/v1/errors/query_not_found"]
+        description="URL of the explanation of the code, relative to the service.", examples=["/v1/errors/query_not_found"]
     )
-    title: str = Field(description="What the status means here.")
+    title: str = Field(description="Meaning of the status.")
     status: int = Field(description="The HTTP status.", examples=[404])
     detail: str = Field(description="What is wrong and what to do about it.")
-    cure: str = Field(description="What helps against this code in general.", examples=["`GET /v1/queries` lists them."])
+    cure: str = Field(description="General cure for this code.", examples=["`GET /v1/queries` lists them."])
     instance: str = Field(description="Path of the request.")
-    code: str = Field(description="Stable snake_case code: the part a program looks at.")
+    code: str = Field(description="Stable snake_case code, for programs.")
     retryable: bool = Field(description="Whether the same request can succeed later.")
     request_id: str = Field(description="Also in the X-Request-Id header and in the service's log.")
-    errors: list[FaultBody] = Field(description="One entry per fault; empty where there is but one.")
+    errors: list[FaultBody] = Field(description="One entry per fault; empty if there is only one.")
     statements: list[StatementState] | None = Field(
-        default=None, description="Of a script with several statements: what became of each. Else it is not there."
+        default=None, description="For a script with several statements: the state of each. Otherwise absent."
     )
 
 
 class ScriptProgress(Protocol):
-    """What a request has carried out of a script: ``request.state.script``."""
+    """The progress of a request in a script: ``request.state.script``."""
 
     def states(self) -> list[StatementState]:
-        """Return what became of each statement."""
+        """Return the state of each statement."""
 
     def sentence(self) -> str:
-        """Say the same in a sentence."""
+        """Return the same as a sentence."""
 
 
 def problem_response(request: Request, error: AppError) -> JSONResponse:
-    """Return the answer for an error; a 500 carries nothing of the cause."""
+    """Return the answer for an error; a 500 has no details of the cause."""
     request_id = request_id_of(request.scope)
     body = problem_body(error, request.url.path, request_id)
     progress: ScriptProgress | None = getattr(request.state, "script", None)
@@ -149,7 +149,7 @@ def _fault_body(fault: Fault) -> FaultBody:
 
 
 def from_engine(error: EngineError) -> AppError:
-    """Translate an engine error: the user's fault, the outside's, or ours."""
+    """Translate an engine error: caused by the user, by another system, or by us."""
     match error:
         case DefinitionInvalid():
             return definition_invalid([Fault(p.pointer, p.code, p.detail) for p in error.problems])
@@ -162,19 +162,19 @@ def from_engine(error: EngineError) -> AppError:
 
 
 def definition_invalid(faults: Sequence[Fault]) -> Unprocessable:
-    """Refuse a definition. A single fault lends its code to the whole answer."""
+    """Return the error for an invalid definition. If all faults have one code, the answer has it too."""
     codes = {fault.code for fault in faults}
     code = codes.pop() if len(codes) == 1 else "definition_invalid"
     return Unprocessable(code, "; ".join(f"{f.pointer or '/'}: {f.detail}" for f in faults), faults)
 
 
 def from_http_exception(error: HTTPException, methods: Set[str] = frozenset(), hint: str | None = None) -> AppError:
-    """Translate what Starlette raises itself: no such route, no such method, an unreadable body.
+    """Translate errors of Starlette: no such route, no such method, an unreadable body.
 
     Args:
-        error: what was raised. Of a path with several routes its ``Allow`` names the first one's methods only.
-        methods: all methods of the path, where they are known.
-        hint: what was most likely meant.
+        error: from Starlette. If a path has several routes, its ``Allow`` has the methods of the first one only.
+        methods: all methods of the path, if known.
+        hint: the likely intention.
     """
     headers = dict(error.headers or {})
     match error.status_code:
@@ -193,7 +193,7 @@ def from_http_exception(error: HTTPException, methods: Set[str] = frozenset(), h
 
 
 def from_request_validation(errors: Sequence[Any]) -> AppError:
-    """Translate FastAPI's findings: bad JSON and bad parameters are 400, a body of the wrong shape 422."""
+    """Translate errors of FastAPI: bad JSON and bad parameters are 400, a body of the wrong shape is 422."""
     for error in errors:
         if error["type"] == "json_invalid":
             reason = error.get("ctx", {}).get("error", "unreadable")
@@ -208,7 +208,7 @@ def from_request_validation(errors: Sequence[Any]) -> AppError:
     return BadRequest("bad_parameter", "; ".join(f"{f.pointer[1:]}: {f.detail}" for f in faults), faults)
 
 
-# pydantic's error types that deserve a word of their own; the rest is a value of the wrong shape.
+# Error types of pydantic with a code of their own; others are values of the wrong shape.
 BODY_CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
 
 
@@ -232,12 +232,12 @@ def _internal() -> Internal:
 def install_error_handlers(
     app: FastAPI, read_timeout_ms: int, on_forbidden: Callable[[Request, Forbidden], Awaitable[None]]
 ) -> None:
-    """Make every failure of ``app`` answer a problem.
+    """Answer every failure of ``app`` with a problem.
 
     Args:
         app: the application.
-        read_timeout_ms: after it the database ends a read.
-        on_forbidden: is told of who was refused what before they are.
+        read_timeout_ms: time limit of reads.
+        on_forbidden: called with the request and the refusal before the answer.
     """
 
     @app.exception_handler(AppError)
@@ -255,7 +255,7 @@ def install_error_handlers(
 
     @app.exception_handler(ClientDisconnect)
     async def _gone(request: Request, _error: ClientDisconnect) -> JSONResponse:
-        # Nobody reads this answer; it is no fault of ours either.
+        # No client reads this answer; and it is not an error of the service.
         return problem_response(request, BadRequest("malformed_body", "the connection ended before the body did"))
 
     @app.exception_handler(RequestValidationError)

@@ -1,7 +1,7 @@
 """Records as JSON text, whole columns at a time. Pure.
 
-Forms: timestamps RFC 3339 in UTC, bytes base64, maps objects; bigints and decimals are numbers of all their digits, or strings on request.
-A double that JSON has no number for is a text, as in the rows that Postgres writes: ``"NaN"``, ``"Infinity"``, ``"-Infinity"``.
+Forms: timestamps RFC 3339 in UTC, bytes base64, maps objects; bigints and decimals are numbers with all digits, or strings on request.
+A double that JSON cannot express is a text, as in rows written by Postgres: ``"NaN"``, ``"Infinity"``, ``"-Infinity"``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.formats.json.nested_json import encoded, json_texts
 
 OFFSET, EVENT_TIME, REPLAYED, OP = "$offset", "$event_time_ms", "$replayed", "$op"
 FEW_ROWS = 64
-"""Up to here a plan costs more than writing value by value (300 and 2 µs a row)."""
+"""Up to this number, a query plan costs more than writing value by value (300 and 2 µs a row)."""
 
 _TIMESTAMP = "%Y-%m-%dT%H:%M:%S%.fZ"
 
@@ -26,9 +26,9 @@ def encode_records(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bo
     """Return one JSON object per row.
 
     Args:
-        frame: canonical records: ``_offset``, ``_ts``, ``_op`` and the declared columns, perhaps ``$replayed``: shown where it is true. A
+        frame: canonical records: ``_offset``, ``_ts``, ``_op`` and the declared columns, perhaps ``$replayed``, which is written if true. A
             record without a value has ``"$op": "delete"``.
-        columns: the declared columns, in the order they appear in.
+        columns: the declared columns, in order.
         has_text_numbers: write bigint and decimal as strings.
     """
     if frame.is_empty():
@@ -44,14 +44,14 @@ def encode_records(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bo
 
 
 def encode_values(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bool) -> list[str]:
-    """Return one JSON object per row, of these columns alone."""
+    """Return one JSON object per row, with these columns alone."""
     return encode_keyed(frame, columns, (), has_text_numbers=has_text_numbers)[1]
 
 
 def encode_keyed(
     frame: pl.DataFrame, columns: Schema, key: Sequence[str], *, has_text_numbers: bool
 ) -> tuple[list[str], list[str]]:
-    """Return one JSON object per row of the key's columns, and one of all columns; each value is encoded once."""
+    """Return, for each row, one JSON object of the key's columns and one of all columns; each value is encoded once."""
     if frame.is_empty():
         return [], []
     if frame.height <= FEW_ROWS:
@@ -63,7 +63,7 @@ def encode_keyed(
 def _few_keyed(
     frame: pl.DataFrame, columns: Schema, key: Sequence[str], *, has_text_numbers: bool
 ) -> tuple[list[str], list[str]]:
-    """Do the same without a query plan."""
+    """Return the same without a query plan."""
     members = {}
     for name, declared in columns.items():
         begin = f"{json.dumps(name)}:"
@@ -76,7 +76,7 @@ def _few_keyed(
 
 
 def _few_values(values: pl.Series, declared: ColumnType, *, has_text_numbers: bool) -> list[str]:
-    """Return each value as JSON text: numbers and texts one by one, what has a form of its own as ``_values`` writes it."""
+    """Return each value as JSON text: numbers and texts one by one, other types as ``_values`` writes them."""
     match declared.kind:
         case "bigint" if has_text_numbers:
             return ["null" if value is None else f'"{value}"' for value in values.to_list()]
@@ -95,27 +95,28 @@ def _texts(frame: pl.DataFrame, columns: Schema, *, has_text_numbers: bool) -> d
 
 
 def _objects(
-    texts: Mapping[str, pl.Series], wanted: Sequence[Sequence[str]], marks: Mapping[str, pl.Series] | None = None
+    texts: Mapping[str, pl.Series], members_of_objects: Sequence[Sequence[str]], marks: Mapping[str, pl.Series] | None = None
 ) -> list[list[str]]:
-    """Put objects together, of all columns and all rows in one query plan.
+    """Build objects, of all columns and all rows in one query plan.
 
     Args:
         texts: JSON values by name; null is null.
-        wanted: the members of each object to make of a row; without any there are no objects.
-        marks: whole members by name, left out where they are null.
+        members_of_objects: the members of each object of a row; an empty list yields no objects.
+        marks: whole members by name, left out if null.
     """
     columns = [*texts.values(), *(marks or {}).values()]
-    # By places, for a column's name may look like a pattern.
+    # Use indexes as column names, because a column's name may look like a pattern.
     members = {name: pl.col(str(place)) for place, name in enumerate((*texts, *(marks or {})))}
     members |= {name: pl.lit(json.dumps(name) + ":") + members[name].fill_null("null") for name in texts}
     joined = {
         str(place): pl.concat_str([members[name] for name in names], separator=",", ignore_nulls=True)
-        for place, names in enumerate(wanted)
+        for place, names in enumerate(members_of_objects)
         if names
     }
-    found = pl.DataFrame([column.alias(str(place)) for place, column in enumerate(columns)]).select(**joined)
+    built = pl.DataFrame([column.alias(str(place)) for place, column in enumerate(columns)]).select(**joined)
     return [
-        [f"{{{text}}}" for text in found.get_column(str(place)).to_list()] if names else [] for place, names in enumerate(wanted)
+        [f"{{{text}}}" for text in built.get_column(str(place)).to_list()] if names else []
+        for place, names in enumerate(members_of_objects)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Requests that nearly name a path of ours: what was most likely meant. Pure."""
+"""Suggestions for requests that nearly match a path of the service. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 Paths = Mapping[str, Set[str]]
-"""The paths of the service as templates, each with its methods."""
+"""The path templates of the service, each with its methods."""
 
 LIKE_ENOUGH = 0.6
-"""difflib's own default."""
+"""The default of difflib."""
 
 MAX_PATH_CHARS = 300
 MAX_PART_CHARS = 80
-"""Of what lies between two slashes. Names have at most 63 characters. A longer path gets no hint: to compare it costs more than it is long, and
-everybody may ask."""
+"""Length of one part of a path. Names have at most 63 characters. A longer path gets no suggestion: the cost of a comparison grows faster
+than its length, and anybody may send one."""
 
 _DESIRED_STATES = {
     "start": "running", "resume": "running", "run": "running", "unpause": "running", "pause": "paused", "stop": "stopped",
@@ -30,12 +30,12 @@ _RESULT = (
 
 @dataclass(frozen=True, slots=True)
 class _Miss:
-    """A request that people make, and what to tell them.
+    """A common wrong request, and the suggestion for it.
 
     Attributes:
         pattern: of the whole path.
         hint: with the pattern's groups as fields.
-        methods: those that it is about; none: all.
+        methods: to which it applies; empty: all.
     """
 
     pattern: str
@@ -76,12 +76,12 @@ MISSES: Sequence[_Miss] = (
 
 
 def hint_for(method: str, path: str, paths: Paths) -> str | None:
-    """Say what a request most likely meant that no path, or no method of its path, answers; None where nothing is near.
+    """Return what a request without a matching path or method likely meant; None if no path is similar.
 
     Args:
         method: of the request.
-        path: as it was asked for. One that is longer than ``MAX_PATH_CHARS`` is not looked at.
-        paths: those there are.
+        path: of the request. One longer than ``MAX_PATH_CHARS`` gets no suggestion.
+        paths: of the service.
     """
     if len(path) > MAX_PATH_CHARS or max(map(len, path.split("/"))) > MAX_PART_CHARS:
         return None
@@ -96,30 +96,31 @@ def hint_for(method: str, path: str, paths: Paths) -> str | None:
 
 
 def _nearest(path: str, paths: Paths) -> str | None:
-    """Say which paths look most like the one asked for."""
-    asked = path.strip("/").split("/")
+    """Return the path most similar to the requested one."""
+    requested = path.strip("/").split("/")
     near: list[tuple[float, str]] = []
     for template in paths:
-        for own in (asked, ["v1", *asked]):
+        for candidate in (requested, ["v1", *requested]):
             parts = template.strip("/").split("/")
-            if len(parts) == len(own):
-                likeness = min(map(_likeness, own, parts))
-                near.append((likeness, "/" + "/".join(map(_filled, own, parts))))
+            if len(parts) == len(candidate):
+                likeness = min(map(_likeness, candidate, parts))
+                near.append((likeness, "/" + "/".join(map(_filled, candidate, parts))))
     best = max(near, default=(0.0, ""), key=lambda each: each[0])
     return f"did you mean {best[1]}?" if best[0] >= LIKE_ENOUGH and best[1] != path else None
 
 
-def _likeness(given: str, part: str) -> float:
-    return 1.0 if part.startswith("{") and given else difflib.SequenceMatcher(None, given.lower(), part).ratio()
+def _likeness(requested: str, part: str) -> float:
+    return 1.0 if part.startswith("{") and requested else difflib.SequenceMatcher(None, requested.lower(), part).ratio()
 
 
-def _filled(given: str, part: str) -> str:
-    return given if part.startswith("{") else part
+def _filled(requested: str, part: str) -> str:
+    return requested if part.startswith("{") else part
 
 
 def _fits(path: str, paths: Paths) -> bool:
     parts = path.split("/")
     return any(
-        len(parts) == len(own) and all(mine.startswith("{") or mine == given for mine, given in zip(own, parts, strict=True))
-        for own in (template.split("/") for template in paths)
+        len(parts) == len(template_parts)
+        and all(mine.startswith("{") or mine == given for mine, given in zip(template_parts, parts, strict=True))
+        for template_parts in (template.split("/") for template in paths)
     )

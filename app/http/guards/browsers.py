@@ -1,8 +1,8 @@
-"""What a web page of somebody else's cannot do: reach a service without keys through the browser of whoever reads the page.
+"""Keep web pages of other sites from using a service without keys through the browser of their reader.
 
-A service that asks for no keys believes whoever reaches it. A browser on the same machine reaches it, and runs every page's scripts. So the
-name in ``Host`` must be one of the service's own (else a name that was bound again makes the page's origin ours), and a request that a page
-of another origin caused is refused.
+A service without keys trusts every client that reaches it. A browser on the same machine reaches it, and runs the scripts of every page. So the
+name in ``Host`` must be one of the service's own (otherwise DNS rebinding would give the page's origin access), and a request caused by a page
+of another origin is refused.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from app.telemetry.line_limit import LineLimit
 log = structlog.stdlib.get_logger(__name__)
 
 OWN_SITES: Final = frozenset({"", "same-origin", "none"})
-"""Values of ``Sec-Fetch-Site``: no browser, a page of our own, the address bar."""
+"""Values of ``Sec-Fetch-Site``: no browser, a page of the service, the address bar."""
 
 
 class BrowserGuard:
-    """ASGI middleware around a service that asks for no keys.
+    """ASGI middleware around a service without keys.
 
     Args:
         app: what it guards.
@@ -93,7 +93,7 @@ class BrowserGuard:
 
 
 def _name_of(host: str) -> str | None:
-    """Return the name in a Host header without its port, lower case; None where there is none."""
+    """Return the name in a Host header without its port, lower case; None if there is none."""
     try:
         return urlsplit(f"//{host}").hostname
     except ValueError:
@@ -101,7 +101,7 @@ def _name_of(host: str) -> str | None:
 
 
 def _is_address(name: str) -> bool:
-    """Whether a name is an IP address: no page can bind that to another machine."""
+    """Return whether a name is an IP address: a page cannot bind an address to another machine."""
     try:
         ip_address(name)
     except ValueError:
@@ -110,7 +110,7 @@ def _is_address(name: str) -> bool:
 
 
 def _authority_of(origin: str) -> str | None:
-    """Return host and port of an origin; None where it is none."""
+    """Return host and port of an origin; None if it is not an origin."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

@@ -1,7 +1,7 @@
-"""Routes of what is asked for most often: a request that says nothing special goes past FastAPI's routing and solving of dependencies.
+"""Fast routes for the most frequent requests: plain ones skip FastAPI's routing and its resolution of dependencies.
 
-These take longer than such a request's own work. Everything else goes the usual way, and so does whatever that would refuse. The guards and the
-error handlers of the application are the same either way.
+Routing and dependencies take longer than the work of such a request. All other requests take FastAPI's path, and so do requests that it
+would refuse. The guards and the error handlers of the application are the same on both paths.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from app.http.parameters import is_name
 
 
 class PlainRoute(APIRoute):
-    """Answers plain requests by ``answer``: those without a query string, whose path names something that can be a name."""
+    """Answers plain requests with ``answer``: those without a query string, whose path has a valid name."""
 
     def is_plain(self, request: Request) -> bool:
-        """Whether nothing is said that only the usual way knows."""
+        """Return whether the request needs nothing from FastAPI's path."""
         return not request.scope["query_string"] and is_name(request.path_params["name"])
 
     @abstractmethod
     async def answer(self, request: Request) -> Response:
-        """Answer a plain request; what it raises is answered as everywhere."""
+        """Return the answer to a plain request; errors are handled as everywhere."""
 
     async def guarded_answer(self, request: Request) -> Response:
-        """Ask the guards, then answer."""
+        """Run the guards, then answer."""
         for guard in request.app.state.guards:
             await guard.dependency(request)
         return await self.answer(request)
@@ -48,12 +48,12 @@ class PlainRoute(APIRoute):
 
 
 class PlainRoutes:
-    """ASGI middleware that finds plain requests before all routes are tried in turn. It belongs innermost.
+    """ASGI middleware that finds plain requests before all routes are tried in turn. It must be the innermost one.
 
     Args:
-        app: where everything else goes.
-        routes: those that may answer plain requests, and that no route before them takes.
-        handlers: of exceptions, as the application has them.
+        app: for all other requests.
+        routes: that may answer plain requests; no earlier route may match their paths.
+        handlers: of exceptions, as in the application.
     """
 
     def __init__(self, app: ASGIApp, routes: Iterable[PlainRoute], handlers: Mapping[Any, Any]) -> None:
@@ -67,9 +67,9 @@ class PlainRoutes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not scope["query_string"]:
             for route in self._routes:
-                match, found = route.matches(scope)
+                match, child_scope = route.matches(scope)
                 if match is Match.FULL:
-                    scope.update(found)
+                    scope.update(child_scope)
                     if route.is_plain(Request(scope)):
                         await self._handled(scope, receive, send)
                         return

@@ -25,31 +25,31 @@ _REQUEST_ID = b"x-request-id"
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 METHODS = READING | {"PUT", "POST", "DELETE", "PATCH"}
 KEY_NAME = "slackwater.key_name"
-"""Where in a request's scope the guard notes whose key it carries."""
+"""Key of a request's scope under which the guard stores the name of its API key."""
 
 _GUARDING = ((b"x-content-type-options", b"nosniff"), (b"content-security-policy", b"frame-ancestors 'none'"))
-"""Headers of every answer that has none of its own: a browser takes data for nothing else, and shows no page of ours, such as ``/docs``,
-inside of a stranger's, who could have the reader press its buttons."""
+"""Headers of every answer that does not set them itself: a browser does not guess other media types, and does not show a page such as ``/docs``
+inside a page of another site, which could make the reader press its buttons."""
 
-_ENABLED = logging.getLogger(__name__).isEnabledFor  # a line that nobody wants shall not cost the hot path its making
-# A caller's own id is taken over if it can stand in a log line as it is.
+_ENABLED = logging.getLogger(__name__).isEnabledFor  # building a line that is not logged would cost time on the hot path
+# A caller's own id is used if it is safe in a log line.
 _ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """How large bodies may be.
+    """Limits of body sizes.
 
     Attributes:
-        append_bytes: of appends, whose records are parsed in threads and counted by a gate.
-        control_bytes: of everything else.
+        append_bytes: of appends. Their records are parsed in threads, with admission control.
+        control_bytes: of all other requests.
     """
 
     append_bytes: int
     control_bytes: int
 
     def of(self, scope: Scope) -> tuple[int, str]:
-        """Return the limit of a request, and the setting that says it."""
+        """Return the limit of a request, and its setting."""
         if scope["method"] == "POST" and scope["path"].endswith("/records"):
             return self.append_bytes, "SLACKWATER_MAX_BODY_BYTES"
         return min(self.control_bytes, self.append_bytes), "SLACKWATER_MAX_CONTROL_BODY_BYTES"
@@ -58,12 +58,12 @@ class BodyLimits:
 class RequestMiddleware:
     """ASGI middleware around the whole application.
 
-    A body over its limit raises ``HTTPException(413)`` where it is read, so that nothing of it is kept; the error handlers
+    A body over its limit raises ``HTTPException(413)`` where it is read, so that none of it stays in memory; the error handlers
     then answer ``body_too_large``.
 
     Args:
-        app: what is inside.
-        metrics: where requests are counted.
+        app: the application.
+        metrics: of requests.
         limits: of bodies.
         limit: of log lines.
         tracing: where spans go.
@@ -83,9 +83,9 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = dict(scope["headers"])
-        offered = given.get(_REQUEST_ID, b"").decode("latin-1")
-        # Ids need to differ, not to be hard to guess.
+        headers = dict(scope["headers"])
+        offered = headers.get(_REQUEST_ID, b"").decode("latin-1")
+        # Ids must be unique, but may be guessable.
         request_id = offered if _ACCEPTABLE_ID.fullmatch(offered) else str(uuid.UUID(int=random.getrandbits(128), version=4))
         scope[SCOPE_KEY] = request_id
         REQUEST_ID.set(request_id)
@@ -101,45 +101,45 @@ class RequestMiddleware:
 
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                await self._app(scope, self._limited(scope, given.get(b"content-length", b""), receive), send_with_id)
+                await self._app(scope, self._limited(scope, headers.get(b"content-length", b""), receive), send_with_id)
             finally:
                 self._observe(scope, status, time.perf_counter() - started)
 
     def _limited(self, scope: Scope, declared: bytes, receive: Receive) -> Receive:
         limit, setting = self._limits.of(scope)
         is_declared_too_large = declared.isdigit() and int(declared) > limit
-        taken = 0
+        received = 0
 
         async def receive_limited() -> Message:
-            nonlocal taken
+            nonlocal received
             if is_declared_too_large:
                 raise _too_large(limit, setting)
             message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > limit:
+            received += len(message.get("body", b""))
+            if received > limit:
                 raise _too_large(limit, setting)
             return message
 
         return receive_limited
 
     def _observe(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count the request, and log it: writes and failures at INFO; reads, appends and refusals for overload at DEBUG.
+        """Count the request and log it: writes and failures at INFO; reads, appends and refusals for overload at DEBUG.
 
-        The path stays out: it can hold keys of rows.
+        The path is not logged: it may have keys of rows.
         """
         route = getattr(scope.get("route"), "path", "unmatched")
-        # The method is the client's own word; only those that exist become labels.
+        # The method is a text of the client; only known methods become labels.
         method = scope["method"] if scope["method"] in METHODS else "other"
         labels = method, route, status
-        kept = self._series.get(labels)
-        if kept is None:
+        series = self._series.get(labels)
+        if series is None:
             metrics = self._metrics
-            kept = self._series[labels] = metrics.requests.labels(*labels), metrics.request_seconds.labels(method, route)
-        kept[0].inc()
-        kept[1].observe(seconds)
+            series = self._series[labels] = metrics.requests.labels(*labels), metrics.request_seconds.labels(method, route)
+        series[0].inc()
+        series[1].observe(seconds)
         if self._tracing is not None:
             self._tracing.record(_span(scope, method, route, status, seconds))
-        # A refusal for overload is counted; a line for each would be load of its own.
+        # A refusal for overload is counted; a log line for each would add load.
         is_frequent = method in READING or (method == "POST" and route.endswith("/records"))
         is_quiet = status == HTTPStatus.TOO_MANY_REQUESTS or (status < HTTPStatus.BAD_REQUEST and is_frequent)
         level = logging.DEBUG if is_quiet else logging.INFO
@@ -162,9 +162,11 @@ class RequestMiddleware:
 
 
 def _span(scope: Scope, method: str, route: str, status: int, seconds: float) -> Done:
-    """Describe the request that has just been answered; without its path, as in the log."""
-    given = dict(scope["headers"])
-    caller = {name: given[name.encode()].decode("latin-1") for name in ("traceparent", "tracestate") if name.encode() in given}
+    """Return the span of the answered request; without its path, as in the log."""
+    headers = dict(scope["headers"])
+    caller = {
+        name: headers[name.encode()].decode("latin-1") for name in ("traceparent", "tracestate") if name.encode() in headers
+    }
     ended_ns = time.time_ns()
     attributes: dict[str, str | int] = {
         "http.request.method": method,
@@ -177,7 +179,9 @@ def _span(scope: Scope, method: str, route: str, status: int, seconds: float) ->
 
 
 def _set_headers(message: Message, request_id: str) -> None:
-    headers = [header for header in message["headers"] if header[0].lower() != _REQUEST_ID]  # errors name it already
+    headers = [
+        header for header in message["headers"] if header[0].lower() != _REQUEST_ID
+    ]  # answers with errors set it themselves
     names = [name for name, _ in headers]
     headers += [header for header in _GUARDING if header[0] not in names]
     message["headers"] = [*headers, (_REQUEST_ID, request_id.encode())]

@@ -1,4 +1,4 @@
-"""JSON bodies, read and checked here rather than by FastAPI, so that every fault has our code and a pointer."""
+"""Read and validate JSON bodies here rather than in FastAPI, so that every fault has a code and a pointer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JSON_TYPE = "application/json"
 
 
 async def read_json(request: Request) -> Any:
-    """Read the JSON that a request has as its body.
+    """Read the JSON body of a request.
 
     Raises:
         BadRequest: ``malformed_json``.
@@ -31,7 +31,7 @@ async def read_json(request: Request) -> Any:
 
 
 async def read_any_json(request: Request) -> Any:
-    """Read JSON whose texts may hold U+0000, for a route that reports it itself (``refuse_unstorable``)."""
+    """Read JSON whose texts may have U+0000, for a route that reports it itself (``refuse_unstorable``)."""
     kind = media_type_of(request, JSON_TYPE)
     refuse_encoding(request)
     if kind != JSON_TYPE and not kind.endswith("+json"):
@@ -47,7 +47,7 @@ def media_type_of(request: Request, *expected: str) -> str:
     """Return the body's media type without parameters.
 
     Raises:
-        UnsupportedMediaType: ``media_type_missing``. What says nothing is what a page of another site can send without being asked.
+        UnsupportedMediaType: ``media_type_missing``. A page of another site can send a body without a type without a preflight.
     """
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if not kind:
@@ -56,7 +56,7 @@ def media_type_of(request: Request, *expected: str) -> str:
 
 
 def refuse_encoding(request: Request) -> None:
-    """Refuse a compressed body, which would be read as broken text.
+    """Refuse a compressed body; without this it would be read as broken text.
 
     Raises:
         UnsupportedMediaType: ``unsupported_encoding``.
@@ -67,7 +67,7 @@ def refuse_encoding(request: Request) -> None:
 
 
 def parse_json(body: bytes) -> Any:
-    """Parse strictly: UTF-8, no NaN or Infinity, which JSON does not have, and no halves of characters, which nothing can store.
+    """Parse strictly: UTF-8, no NaN or Infinity, which JSON does not have, and no halves of surrogate pairs, which cannot be stored.
 
     Raises:
         BadRequest: ``malformed_json``.
@@ -77,7 +77,7 @@ def parse_json(body: bytes) -> Any:
         if rb"\ud" in body.lower():
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise malformed_json("it holds one half of a surrogate pair (\\ud800 to \\udfff), which is no character") from error
+        raise malformed_json("it has one half of a surrogate pair (\\ud800 to \\udfff), which is not a character") from error
     except UnicodeDecodeError as error:
         raise malformed_json(f"byte {error.start} is not UTF-8") from error
     except json.JSONDecodeError as error:
@@ -105,12 +105,12 @@ def parse_request(body: bytes) -> Any:
 
 
 def malformed_json(reason: str) -> BadRequest:
-    """Return the error for a body that is no JSON."""
+    """Return the error for a body that is not JSON."""
     return BadRequest("malformed_json", f"the body is not JSON: {reason}", [Fault("", "malformed_json", reason)])
 
 
 def validated(model: type[Parsed], body: Any) -> Parsed:
-    """Check a body's shape.
+    """Validate a body's shape.
 
     Raises:
         DefinitionInvalid: one problem per fault, each with its pointer.
@@ -122,7 +122,7 @@ def validated(model: type[Parsed], body: Any) -> Parsed:
 
 
 def request_body(schema: str, examples: dict[str, Any]) -> dict[str, Any]:
-    """Document a JSON body whose schema is a component of that name."""
+    """Document a JSON body with the schema component of that name."""
     content = {JSON_TYPE: {"schema": {"$ref": f"#/components/schemas/{schema}"}, "examples": examples}}
     return {"requestBody": {"required": True, "content": content}}
 

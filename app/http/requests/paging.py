@@ -1,4 +1,4 @@
-"""Opaque cursors: base64url of a JSON list, the sort key of the last item seen."""
+"""Opaque cursors: base64url of a JSON list, the sort key of the last item of a page."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ Cursor = Annotated[
     str | None,
     Query(
         max_length=4096,
-        description="`next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` "
-        "where its items are large together.",
+        description="`next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends "
+        "before `limit`.",
     ),
 ]
 
 
 def encode_cursor(key: Sequence[str | int]) -> str:
-    """Return the cursor that goes on behind ``key``."""
+    """Return the cursor that continues after ``key``."""
     return base64.urlsafe_b64encode(json.dumps(list(key), separators=(",", ":")).encode()).rstrip(b"=").decode()
 
 
 def decode_cursor(cursor: str | None, types: Sequence[type[str] | type[int]]) -> Key | None:
-    """Return the key a cursor stands for; None for no cursor.
+    """Return the key of a cursor; None for no cursor.
 
     Args:
-        cursor: what a client sent.
-        types: the types the key's parts must have.
+        cursor: from a client.
+        types: required types of the key's parts.
 
     Raises:
-        BadRequest: ``bad_cursor``: it was not made by this path.
+        BadRequest: ``bad_cursor``: this path did not make it.
     """
     if cursor is None:
         return None
@@ -59,21 +59,21 @@ def decode_cursor(cursor: str | None, types: Sequence[type[str] | type[int]]) ->
 
 
 def bad_cursor() -> BadRequest:
-    """Return the error for a cursor that is none."""
-    detail = "take the cursor from `next` of the page before, unchanged; it belongs to this path and these filters"
+    """Return the error for an invalid cursor."""
+    detail = "take the cursor from `next` of the previous page, unchanged; it belongs to this path and these filters"
     return BadRequest("bad_cursor", detail, [Fault("?cursor", "bad_cursor", detail)])
 
 
 def page(
     found: Sequence[Item], limit: int, key: Callable[[Item], Sequence[str | int]], *, is_last_beyond: bool | None = None
 ) -> tuple[Sequence[Item], str | None]:
-    """Split found items into a page and the cursor of the next one.
+    """Split items into a page and the cursor of the next page.
 
     Args:
         found: ``limit + 1`` items, or fewer.
         limit: of the page.
-        key: what the cursor says of an item.
-        is_last_beyond: whether the last item is beyond a page that is full before its limit; None: its own ``IS_BEYOND`` says so.
+        key: returns the sort key of an item.
+        is_last_beyond: whether the page is full before its limit, and the last item is beyond it; None: its own ``IS_BEYOND`` decides.
     """
     is_full = len(found) > 1 and (getattr(found[-1], IS_BEYOND, False) if is_last_beyond is None else is_last_beyond)
     count = min(limit, len(found) - 1) if is_full else limit

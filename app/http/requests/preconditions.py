@@ -1,7 +1,7 @@
-"""RFC 9110's If-Match and If-None-Match, held against the version of a query or a relation. Pure.
+"""RFC 9110's If-Match and If-None-Match, compared with the version of a query or a relation. Pure.
 
-An ETag is the version in quotes: what users wrote, not what drivers note beside it. If-Match compares strongly, so a weak tag never
-matches; If-None-Match weakly.
+An ETag is the version in quotes. Writes of users change it; facts from drivers do not. If-Match compares strongly, so a weak tag never
+matches; If-None-Match compares weakly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def etag(version: int) -> str:
 
 
 def is_named(header: str, version: int, *, is_weak_enough: bool) -> bool:
-    """Whether a list of tags names this version; ``*`` names every one."""
+    """Return whether a list of tags names this version; ``*`` names every version."""
     if header.strip() == "*":
         return True
     return any(tag == etag(version) and (is_weak_enough or not weak) for weak, tag in _TAG.findall(header))
@@ -28,20 +28,20 @@ def is_named(header: str, version: int, *, is_weak_enough: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """The headers of one request as they were sent; None where they were not."""
+    """The headers of one request; None if absent."""
 
     if_match: str | None = None
     if_none_match: str | None = None
 
     def check(self, what: str, version: int | None) -> None:
-        """Hold them against the version in force.
+        """Compare the headers with the current version.
 
         Args:
             what: such as ``query 'delays'``.
-            version: None where there is nothing yet.
+            version: None if it does not exist yet.
 
         Raises:
-            PreconditionFailed: ``version_mismatch``; the present version is in the detail and in the header ``ETag``.
+            PreconditionFailed: ``version_mismatch``; the current version is in the detail and in the header ``ETag``.
         """
         if version is None:
             if self.if_match is not None:

@@ -1,4 +1,4 @@
-"""Refuses texts that the database cannot store, once for every request: U+0000 in a JSON body, a path, a query string or a header."""
+"""Refuse texts that the database cannot store, once for every request: U+0000 in a JSON body, a path, a query string or a header."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _DETAIL: Final = "the character U+0000 cannot be stored; leave it out"
 
 
 def refuse_unstorable(value: Any) -> None:
-    """Check the texts of parsed JSON, and the names of its members.
+    """Check the texts of parsed JSON, and the names of members.
 
     Raises:
         DefinitionInvalid: ``invalid_string``, one problem per text, each with its pointer.
     """
-    found = [
+    faults = [
         Problem(pointer, "invalid_string", _DETAIL) for pointer, _ in zip(_unstorable(value), range(MAX_PROBLEMS), strict=False)
     ]
-    if found:
-        raise DefinitionInvalid(found)
+    if faults:
+        raise DefinitionInvalid(faults)
 
 
 def _unstorable(value: Any) -> Iterator[str]:
-    """Yield pointers. No recursion: the parser has allowed a deep value."""
+    """Yield pointers. Without recursion, because the parser accepts deep values."""
     open_values = [("", value)]
     while open_values:
         pointer, each = open_values.pop()
@@ -54,8 +54,8 @@ class StoredTexts:
     """ASGI middleware that refuses U+0000 outside of the body, with 400 ``bad_parameter``.
 
     Args:
-        app: what is inside.
-        refused: makes the answer for what is refused.
+        app: the application.
+        refused: makes the answer for a refused request.
     """
 
     def __init__(self, app: ASGIApp, refused: Callable[[Request, AppError], Response] = problem_response) -> None:
@@ -71,7 +71,7 @@ class StoredTexts:
 
 
 def _place_of_zero(scope: Scope) -> str | None:
-    """Return where U+0000 is: ``path``, ``?name`` of a parameter, or the name of a header."""
+    """Return where U+0000 is: ``path``, ``?name`` for a parameter, or the name of a header."""
     if "\0" in scope["path"]:
         return "path"
     query = scope["query_string"]

@@ -1,4 +1,4 @@
-"""What every connection of every port is held to."""
+"""Limits for every connection of every port."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Final
 
 MIN_BODY_BYTES_PER_S: Final = 1_024
-"""A telephone line of the nineties brings five times as much."""
+"""A telephone line of the nineties is five times as fast."""
 
 FILES_BESIDE: Final = 1_024
-"""Files and connections to the database that the process has open beside those of its clients."""
+"""Files and database connections of the process beside those of its clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionBounds:
-    """Of the connections of one port.
+    """Limits of the connections of one port.
 
     Attributes:
-        timeout_s: within it the head of a request must be whole, from its first byte or the connection's begin on; of a body each
-            such span must bring ``MIN_BODY_BYTES_PER_S``, unless it was the service that did not take more.
-        connections: open at once; the next one is answered 503 and closed.
+        timeout_s: limit for the head of a request, from its first byte or the start of the connection. A body must bring
+            ``MIN_BODY_BYTES_PER_S`` in each such span, unless the service itself paused reading.
+        connections: limit of open connections; further ones are answered 503 and closed.
     """
 
     timeout_s: float
@@ -28,16 +28,16 @@ class ConnectionBounds:
 
     @property
     def fewest_bytes(self) -> float:
-        """What each span must bring of a body."""
+        """Bytes of a body required in each span."""
         return self.timeout_s * MIN_BODY_BYTES_PER_S
 
 
 def raise_file_limit(connections: int) -> None:
-    """Let the process have a file for each connection, as far as its hard limit goes."""
+    """Raise the process's limit of open files to one for each connection, up to its hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + FILES_BESIDE
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    files = connections + FILES_BESIDE
+    if soft != resource.RLIM_INFINITY and soft < files:
+        most = files if hard == resource.RLIM_INFINITY else min(files, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1, and where a port speaks HTTP/2 the way to it. A connection that does not get on is closed (slow loris), and so is one too many."""
+"""HTTP/1.1, and its switch to HTTP/2 if the port has it. Closes connections without progress (slow loris), and connections over the limit."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from app.http.servers.http2 import Http2Connection
 from app.http.servers.http2_frames import PREFACE
 from app.telemetry.line_limit import LineLimit
 
-# As uvicorn's other parser; this one would keep a head of any length.
+# The same as in uvicorn's other parser; this one would accept a head of any length.
 MAX_HEAD_BYTES = 65_536
 PARSED_AT_ONCE_BYTES: Final = 4_096
-"""A hundred requests or 700 chunks of a byte, which take 5 ms; a body whose length was said is not cut."""
+"""A hundred requests or 700 chunks of a byte, which take 5 ms; a body with a declared length is not split."""
 TURN_S: Final = 0.002
 BUSY_S: Final = 0.001
-"""Until it is checked again whether the service takes more of a body."""
+"""Interval to check again whether the service reads more of a body."""
 _TOO_LONG = (
     f"the request's line and headers have more than {MAX_HEAD_BYTES} bytes; many keys go into the body of POST …/rows:lookup"
 )
-_TOO_MANY = "as many connections are open as this port takes; close some, or raise SLACKWATER_LIMITS__CONNECTIONS"
+_TOO_MANY = "the limit of open connections of this port is reached; close some, or raise SLACKWATER_LIMITS__CONNECTIONS"
 log = structlog.stdlib.get_logger(__name__)
 
 
@@ -89,9 +89,9 @@ def impatient_protocol(bounds: ConnectionBounds, limit: LineLimit, *, speaks_htt
                 self._take(data)
 
         def _parse_some(self) -> None:
-            """Parse what has come for a moment, then let others have a turn: its chunks or requests may be thousands.
+            """Parse received bytes for a moment, then yield to other connections: there may be thousands of chunks or requests.
 
-            Behind a request that waits for the one before it nothing is parsed: ``on_response_complete`` goes on.
+            While a request waits for an earlier one, nothing is parsed; ``on_response_complete`` continues.
             """
             self._is_parsing = False
             ends = self.loop.time() + TURN_S
@@ -115,7 +115,7 @@ def impatient_protocol(bounds: ConnectionBounds, limit: LineLimit, *, speaks_htt
             self._received += len(data)
             begins_head = self._part is None or (self._part == "head" and self._head_bytes == 0)
             super().data_received(without_offer(data) if begins_head else data)
-            # Between requests nothing but line ends can come without a request's beginning; the keep-alive timer is off by then.
+            # Between requests only line ends can come without the beginning of a request; the keep-alive timer is off by then.
             is_between = self._part is None and (self.cycle is None or self.cycle.response_complete)
             part = "head" if is_between else self._part
             self._head_bytes += len(data)
@@ -130,7 +130,7 @@ def impatient_protocol(bounds: ConnectionBounds, limit: LineLimit, *, speaks_htt
         def on_response_complete(self) -> None:
             super().on_response_complete()
             if self._unparsed and not self.transport.is_closing():
-                self.transport.pause_reading()  # uvicorn reads on after each answer, however many requests wait
+                self.transport.pause_reading()  # uvicorn resumes reading after each answer, however many requests wait
                 if not (self.pipeline or self._is_parsing):
                     self._is_parsing = True
                     self.loop.call_soon(self._parse_some)
@@ -148,11 +148,11 @@ def impatient_protocol(bounds: ConnectionBounds, limit: LineLimit, *, speaks_htt
             connection.data_received(data)
 
         def send_400_response(self, msg: str) -> None:
-            """Answer what is no request, in the form of every other error."""
+            """Answer a malformed request, in the form of every other error."""
             if self._is_head_too_long:
                 self._answer(HeadTooLarge("head_too_large", _TOO_LONG))
             else:
-                self._answer(BadRequest("malformed_request", f"this is no HTTP request that can be read: {msg}"))
+                self._answer(BadRequest("malformed_request", f"this is not a readable HTTP request: {msg}"))
 
         def _answer(self, error: AppError) -> None:
             if limit.admits("connection_refused", error.code):
@@ -167,7 +167,7 @@ def impatient_protocol(bounds: ConnectionBounds, limit: LineLimit, *, speaks_htt
             self._close()
 
         def _close(self) -> None:
-            """Close, and do not wait for ever for a client that takes nothing."""
+            """Close, with a time limit for a client that reads nothing."""
             self.transport.close()
             self.loop.call_later(bounds.timeout_s, self.transport.abort)
 
@@ -183,7 +183,7 @@ def impatient_protocol(bounds: ConnectionBounds, limit: LineLimit, *, speaks_htt
             super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
-            # httptools passes over the body of such a request, and would read it as the next request.
+            # httptools skips the body of such a request, and would read it as the next request.
             has_body = any(
                 name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ")) for name, value in self.headers
             )
@@ -215,9 +215,9 @@ def impatient_protocol(bounds: ConnectionBounds, limit: LineLimit, *, speaks_htt
 
         def _look(self) -> None:
             self._watch = None
-            has_got_on = self._received - self._received_before >= bounds.fewest_bytes
+            has_progress = self._received - self._received_before >= bounds.fewest_bytes
             is_answering = self.cycle is not None and not self.cycle.response_complete
-            if (has_got_on or self.flow.read_paused) if self._watched == "body" else is_answering:
+            if (has_progress or self.flow.read_paused) if self._watched == "body" else is_answering:
                 self._arm(self._watched)
                 return
             if limit.admits("slow_client_closed", self._watched):
@@ -238,11 +238,11 @@ _OFFER: Final = re.compile(rb"\r\nupgrade:[ \t]{0,8}h2c[ \t]{0,8}(?=\r\n)", re.I
 
 
 def without_offer(data: bytes) -> bytes:
-    """Take the offer out of the head of a request.
+    """Remove the offer of an upgrade to h2c from the head of a request.
 
     Args:
-        data: begins with a head's first byte. Only of a head that comes in one piece the offer is found; clients send it so.
-            Nothing else is touched: a byte less of a body would make the next request a part of it.
+        data: begins with the first byte of a head. The offer is found only if the head comes in one piece, as clients send it.
+            Nothing else changes: one byte less of a body would make the next request a part of it.
     """
     end = data.find(_END)
     if end < 0:

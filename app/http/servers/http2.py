@@ -1,6 +1,6 @@
-"""One connection of HTTP/2 without TLS: Hypercorn's protocol behind bounds of its own, in a server of uvicorn's.
+"""One connection of HTTP/2 without TLS: Hypercorn's protocol with limits of our own, in a server of uvicorn.
 
-Hypercorn bounds neither control frames nor time, and handles all that has come before anybody else has a turn.
+Hypercorn limits neither control frames nor time, and handles all received frames before other connections get a turn.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from app.http.servers.http2_frames import GOAWAY_OF_FLOOD, PREFACE, ControlBudge
 from app.telemetry.line_limit import LineLimit
 
 FRAMES_A_TURN: Final = 16
-"""Handled before others have a turn: about a millisecond."""
+"""Frames handled before other connections get a turn: about a millisecond."""
 
 PAUSE_S: Final = 0.002
-"""Where more is there than that: small frames without end take half a core at most."""
+"""Pause if there are more frames: endless small frames then use at most half a core."""
 
 MOST_HEAD_BYTES: Final = 16_384
-"""Of a request's head; each field counts 32 bytes more, as HTTP/2 says."""
+"""Limit of a request's head; each field counts 32 bytes more, as in HTTP/2."""
 
 BYTES_A_TURN: Final = 65_536
 MOST_UNHANDLED_BYTES: Final = 65_536
-"""Beyond nothing more is read from the client."""
+"""Above this, reading from the client pauses."""
 
 _DATA: Final = 0
 _KIND_AT: Final = 3
@@ -45,7 +45,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Http2Connection(asyncio.Protocol):
-    """Serves the requests of one connection until it ends, is idle, floods, or does not get on.
+    """Serves the requests of one connection until it ends, is idle, floods, or makes no progress.
 
     Args:
         config: of the port.
@@ -94,7 +94,7 @@ class Http2Connection(asyncio.Protocol):
         self._has_data.set()
 
     def eof_received(self) -> bool:
-        """See ``asyncio.Protocol``; who has no more to ask may still wait for answers, but no client of HTTP/2 ends so."""
+        """See ``asyncio.Protocol``. Clients of HTTP/2 do not end half-closed, so the connection ends."""
         return False
 
     def connection_lost(self, _error: Exception | None) -> None:
@@ -113,37 +113,37 @@ class Http2Connection(asyncio.Protocol):
         """See ``asyncio.Protocol``."""
         self._may_write.set()
 
-    def _built(self) -> _H2:
-        own = Config()
-        own.errorlog = own.accesslog = None
-        own.keep_alive_max_requests = 1_000_000  # as good as none: HTTP/1 has no such bound either
+    def _build(self) -> _H2:
+        config = Config()
+        config.errorlog = config.accesslog = None
+        config.keep_alive_max_requests = 1_000_000  # practically none: HTTP/1 has no such limit either
         app = ASGIWrapper(self._config.loaded_app)
         client, server = get_remote_addr(self._transport), get_local_addr(self._transport)
-        built = _H2(
+        protocol = _H2(
             app,
-            own,
+            config,
             self._context,
             self._group,
             ConnectionState({}),
             False,
             client,
-            server,  # type: ignore[arg-type] # a path of a socket has no port
+            server,  # type: ignore[arg-type] # the path of a Unix socket has no port
             self._send,
         )
-        # In the first frame that is sent: no port has WebSockets. Five hundred fields of a head are more than any client sends.
-        built.connection.local_settings = Settings(
+        # For the first frame sent: no port has WebSockets. No client sends five hundred fields of a head.
+        protocol.connection.local_settings = Settings(
             client=False,
             initial_values={
-                SettingCodes.MAX_CONCURRENT_STREAMS: own.h2_max_concurrent_streams,
+                SettingCodes.MAX_CONCURRENT_STREAMS: config.h2_max_concurrent_streams,
                 SettingCodes.MAX_HEADER_LIST_SIZE: MOST_HEAD_BYTES,
                 SettingCodes.ENABLE_CONNECT_PROTOCOL: 0,
             },
         )
-        built.connection.decoder.max_header_list_size = MOST_HEAD_BYTES
-        return built
+        protocol.connection.decoder.max_header_list_size = MOST_HEAD_BYTES
+        return protocol
 
     def shutdown(self) -> None:
-        """End when the answers under way have ended; uvicorn asks for it."""
+        """End when the running answers have ended; uvicorn calls this."""
         self._state.tasks.add(task := self._loop.create_task(self._leave()))
         task.add_done_callback(self._state.tasks.discard)
 
@@ -162,11 +162,11 @@ class Http2Connection(asyncio.Protocol):
             self._close()
 
     async def _run(self) -> None:
-        if self._transport.is_closing():  # its first bytes were a flood: nothing was built for it
+        if self._transport.is_closing():  # its first bytes were a flood, so no protocol is needed
             return
         try:
             async with self._group:
-                self._protocol = protocol = self._built()
+                self._protocol = protocol = self._build()
                 await protocol.initiate()
                 await protocol.handle(RawData(PREFACE))
                 try:
@@ -181,7 +181,7 @@ class Http2Connection(asyncio.Protocol):
             self._close()
 
     async def _feed(self, protocol: _H2) -> None:
-        """Hand what comes to the protocol, a little at a time, so that all connections and ports have their turns."""
+        """Pass received bytes to the protocol, a little at a time, so that all connections and ports get turns."""
         while not (self._is_ended or self._transport.is_closing()):
             piece = self._frames.take(FRAMES_A_TURN, BYTES_A_TURN)
             if not piece:
@@ -212,7 +212,7 @@ class Http2Connection(asyncio.Protocol):
                 self._close()
 
     def _look(self) -> None:
-        """End a connection that has not got on since the last look."""
+        """End a connection without progress since the last check."""
         now, timeout_s = self._loop.time(), self._bounds.timeout_s
         self._watch = self._loop.call_later(timeout_s, self._look)
         streams = set() if self._protocol is None else set(self._protocol.streams)
@@ -236,14 +236,14 @@ class Http2Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _close(self) -> None:
-        """Close; a client that does not take the rest is cut off."""
+        """Close; a client that does not read the rest is disconnected."""
         if not self._transport.is_closing():
             self._transport.close()
             self._loop.call_later(self._bounds.timeout_s, self._transport.abort)
 
 
 class _H2(H2Protocol):
-    """Hypercorn's, which fails at the rest of a body whose request was answered before it came."""
+    """Hypercorn's protocol, which would fail at the rest of a body that comes after the answer."""
 
     async def _handle_events(self, events: list[Any]) -> None:
         for event in events:

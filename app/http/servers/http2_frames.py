@@ -1,6 +1,6 @@
-"""The frames of one HTTP/2 connection before a library parses them: how many of what kind may come, and which requests they leave open.
+"""The frames of one HTTP/2 connection before a library parses them: limits by kind of frame, and requests with open bodies.
 
-A frame costs the library 30 to 60 µs and its sender nothing. Without a bound a megabyte of empty frames holds the event loop for seconds.
+A frame costs the library 30 to 60 µs and its sender nothing. Without a limit, a megabyte of empty frames blocks the event loop for seconds.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Final
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 ENHANCE_YOUR_CALM: Final = 0xB
 GOAWAY_OF_FLOOD: Final = bytes((0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0)) + ENHANCE_YOUR_CALM.to_bytes(4, "big")
-"""RFC 9113, 6.8: no stream was processed that the client does not know of."""
+"""RFC 9113, 6.8: all processed streams are known to the client."""
 
 BURST: Final = 100
-"""Control frames at once. A client begins with about ten; the library takes about 5 ms for so many."""
+"""Control frames at once. A client begins with about ten; the library takes about 5 ms for this number."""
 
 RATE_PER_S: Final = 20.0
-"""Control frames in the long run, beside those that answers pay for: PINGs of clients are seconds apart."""
+"""Control frames in the long run, beside those earned by answers: PINGs of clients are seconds apart."""
 
 SENT_BYTES_PER_FRAME: Final = 2_048
-"""So many bytes of answers pay for one control frame: a client moves the windows as it takes them, at most twice a frame of 16 KiB each."""
+"""Bytes of answers that earn one control frame. A client updates the windows while it reads, at most twice for each frame of 16 KiB."""
 
 MAX_FRAME_BYTES: Final = 16_384
-"""RFC 9113, 6.5.2: the largest that a server which says nothing else must be sent."""
+"""RFC 9113, 6.5.2: the largest frame that a peer may send without an announced setting."""
 
 _HEADER: Final = 9
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _CONTINUATION = 0x0, 0x1, 0x3, 0x4, 0x9
@@ -33,16 +33,16 @@ _END_HEADERS: Final = 0x4
 _BYTES_OF_SETTING: Final = 6
 
 _BYTES_OF_TURN: Final = 128
-"""Of a head: 1,850 fields of one byte take 9 ms, measured on a busy machine."""
+"""Bytes of a head per turn: 1,850 fields of one byte take 9 ms, measured on a busy machine."""
 
 
 class Flood(Exception):
-    """The connection must end: more control frames than a client needs, or a frame larger than was agreed."""
+    """The connection must end: more control frames than a client needs, or a frame over the agreed size."""
 
 
 @dataclass(slots=True)
 class ControlBudget:
-    """Control frames that a connection may still send; it grows with time and with what the connection was sent.
+    """Budget of control frames; it grows with time and with the bytes sent to the client.
 
     Args:
         now: in seconds.
@@ -52,10 +52,10 @@ class ControlBudget:
     left: float = BURST
 
     def spend(self, cost: float, now: float) -> None:
-        """Take ``cost`` frames out.
+        """Subtract ``cost`` frames.
 
         Raises:
-            Flood: there are not so many.
+            Flood: the budget is used up.
         """
         self.left = min(BURST, self.left + (now - self.now) * RATE_PER_S) if self.left < BURST else self.left
         self.now = now
@@ -64,18 +64,18 @@ class ControlBudget:
             raise Flood("more control frames than a client needs")
 
     def earn(self, sent_bytes: int) -> None:
-        """Note that so many bytes of an answer were sent."""
+        """Add budget for bytes of an answer."""
         self.left = min(self.left + 2 + sent_bytes / SENT_BYTES_PER_FRAME, 10 * BURST)
 
 
 @dataclass(slots=True)
 class Frames:
-    """What has come of a connection behind its preface and was not handed on.
+    """Bytes received behind the preface, not yet passed to the library.
 
     Attributes:
         budget: of control frames.
-        bodies: bytes of each request's body since the last ``stalled_bodies``, of requests whose end has not come.
-        requests: heads that are whole.
+        bodies: bytes of each open request body since the last ``stalled_bodies``.
+        requests: number of complete heads.
         is_in_head: the rest of a head must follow.
     """
 
@@ -84,34 +84,34 @@ class Frames:
     requests: int = 0
     is_in_head: bool = False
     _buffer: bytearray = field(default_factory=bytearray)
-    _seen: int = 0
+    _parsed: int = 0
     _sizes: deque[tuple[int, int]] = field(default_factory=deque)
     _watched: set[int] = field(default_factory=set)
 
     def __len__(self) -> int:
-        """Bytes that were not handed on."""
+        """Return the number of bytes not yet passed on."""
         return len(self._buffer)
 
     def add(self, data: bytes, now: float) -> None:
-        """Take what has come.
+        """Add received bytes.
 
         Raises:
             Flood: the connection must end.
         """
         self._buffer += data
-        while len(self._buffer) - self._seen >= _HEADER:
-            head = self._buffer[self._seen : self._seen + _HEADER]
+        while len(self._buffer) - self._parsed >= _HEADER:
+            head = self._buffer[self._parsed : self._parsed + _HEADER]
             length = int.from_bytes(head[:3], "big")
             if length > MAX_FRAME_BYTES:
                 raise Flood("a frame larger than was agreed")
-            self._note(head[3], head[4], int.from_bytes(head[5:], "big") & 0x7FFF_FFFF, length, now)
+            self._count(head[3], head[4], int.from_bytes(head[5:], "big") & 0x7FFF_FFFF, length, now)
             # A field of a head can be one byte, and costs as much as a frame of another kind.
             turns = 1 + length // _BYTES_OF_TURN if head[3] in (_HEADERS, _CONTINUATION) else 1
             self._sizes.append((_HEADER + length, turns))
-            self._seen += _HEADER + length
+            self._parsed += _HEADER + length
 
     def take(self, frames: int, most_bytes: int) -> bytes:
-        """Hand on some frames that are whole, in order; nothing where there is none."""
+        """Return some complete frames, in order; empty if there are none."""
         size = 0
         while frames > 0 and self._sizes and size + self._sizes[0][0] <= len(self._buffer):
             if size and size + self._sizes[0][0] > most_bytes:
@@ -121,25 +121,25 @@ class Frames:
             frames -= turns
         piece = bytes(self._buffer[:size])
         del self._buffer[:size]
-        self._seen -= size
+        self._parsed -= size
         return piece
 
     @property
     def has_whole(self) -> bool:
-        """Whether ``take`` would give something."""
+        """Whether ``take`` would return something."""
         return bool(self._sizes) and self._sizes[0][0] <= len(self._buffer)
 
     @property
     def is_partial(self) -> bool:
-        """Whether the last frame, or the head that it belongs to, is not whole."""
-        return self.is_in_head or self._seen != len(self._buffer)
+        """Whether the last frame, or its head, is incomplete."""
+        return self.is_in_head or self._parsed != len(self._buffer)
 
     def stalled_bodies(self, fewest_bytes: int, streams: set[int]) -> list[int]:
-        """Return the requests whose bodies were open at the last call too and brought less than ``fewest_bytes`` since.
+        """Return the requests whose bodies were open at the last call and brought less than ``fewest_bytes`` since.
 
         Args:
             fewest_bytes: expected of each.
-            streams: requests under way; the others are forgotten.
+            streams: running requests; others are forgotten.
         """
         self.bodies = {stream: size for stream, size in self.bodies.items() if stream in streams or stream not in self._watched}
         stalled = [stream for stream, size in self.bodies.items() if stream in self._watched and size < fewest_bytes]
@@ -147,7 +147,7 @@ class Frames:
         self.bodies = dict.fromkeys(self.bodies, 0)
         return stalled
 
-    def _note(self, kind: int, flags: int, stream: int, length: int, now: float) -> None:
+    def _count(self, kind: int, flags: int, stream: int, length: int, now: float) -> None:
         ends = bool(flags & _END_STREAM)
         if kind in (_HEADERS, _CONTINUATION):
             self.is_in_head = not flags & _END_HEADERS

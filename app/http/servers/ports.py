@@ -1,4 +1,4 @@
-"""Every port that the service opens is built here, so that no guard of one can be missing at another."""
+"""Build every port of the service here, so that each port has all guards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from app.telemetry.setup import Metrics
 from app.telemetry.tracing import Tracing
 
 KEEP_ALIVE_S: Final = 75
-"""Longer than clients keep an idle connection: who closes first while the other sends loses a request."""
+"""Longer than clients keep an idle connection: if the server closes first while the client sends, a request is lost."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -41,7 +41,7 @@ def guard(
     *,
     port: str = "api",
 ) -> None:
-    """Put the guards of every port around an application; nothing may be added around them.
+    """Put the guards of every port around an application; no middleware may be added around them.
 
     Args:
         app: of a port.
@@ -62,13 +62,13 @@ def guard(
 def server_config(
     app: FastAPI, settings: Settings, *, graceful_s: int, speaks_http2: bool = False, **more: Any
 ) -> uvicorn.Config:
-    """Return how a port is served.
+    """Return the configuration of a port.
 
     Args:
         app: with its guards (``guard``).
         settings: of the service.
-        graceful_s: for answers under way when the service stops.
-        speaks_http2: also HTTP/2 without TLS, with prior knowledge.
+        graceful_s: time for running answers when the service stops.
+        speaks_http2: also serve HTTP/2 without TLS, with prior knowledge.
         more: of ``uvicorn.Config``.
     """
     ports = 1 if settings.ksql_port is None else 2
@@ -87,15 +87,15 @@ def server_config(
 
 
 def open_port(host: str, port: int, setting: str) -> socket.socket:
-    """Open a port before anything is started on it: who connects from then on waits, and nobody else can take it.
+    """Open a port before its server starts. Clients that connect from then on wait, and no other process can take the port.
 
     Args:
         host: an address of this machine.
         port: its number.
-        setting: says another one.
+        setting: the setting of the port's number.
 
     Raises:
-        OSError: it cannot be had; with the setting.
+        OSError: the port is not available; the message names the setting.
     """
     opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
@@ -109,7 +109,7 @@ def open_port(host: str, port: int, setting: str) -> socket.socket:
 
 
 async def serve_beside(config: uvicorn.Config, opened: socket.socket, stopping: asyncio.Event) -> None:
-    """Serve a second port in the loop of the service until ``stopping`` is set; the port is closed in the end.
+    """Serve a second port in the loop of the service until ``stopping`` is set; then close the port.
 
     Args:
         config: of the port, without a lifespan.
@@ -128,7 +128,7 @@ async def serve_beside(config: uvicorn.Config, opened: socket.socket, stopping: 
 
 
 class _BesideServer(uvicorn.Server):
-    """Leaves signals to the service's own server, which ends this one."""
+    """Leaves signals to the main server of the service, which ends this one."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

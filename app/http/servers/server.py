@@ -1,4 +1,4 @@
-"""Serving HTTP until told to stop, with streams that end before anybody waits for them."""
+"""Serve HTTP until a signal, and end streams before the server waits for them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import uvicorn
 from fastapi import FastAPI
 
 STARTUP_FAILURE = 3
-"""Exit code, as uvicorn's own."""
+"""Exit code, the same as uvicorn's."""
 
 YOUNG_OBJECTS = 10_000
-"""So many more objects than before begin a collection of garbage, not Python's 700: what a few requests make is freed without one."""
+"""New objects that start a garbage collection, instead of Python's 700: objects of a few requests are freed without one."""
 
 
 class Server(uvicorn.Server):
-    """Lets every event stream and long poll end when the service stops: none of them would by itself within the grace."""
+    """Ends every event stream and long poll when the service stops; they would not end within the grace period."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
         self._app = app
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """See ``uvicorn.Server``. What is there now stays for good: no collection looks at its 400,000 objects again."""
+        """See ``uvicorn.Server``. Objects at startup are permanent: no collection visits these 400,000 objects again."""
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
@@ -38,7 +38,7 @@ class Server(uvicorn.Server):
 
 
 def run(config: uvicorn.Config, app: FastAPI) -> None:
-    """Serve until a signal comes; exits the process where the application did not start."""
+    """Serve until a signal comes; exit the process if the application did not start."""
     server = Server(config, app)
     with suppress(KeyboardInterrupt):
         server.run()

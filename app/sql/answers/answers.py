@@ -12,7 +12,7 @@ from app.sql.outcomes import Defined, Inserted, Listed, Outcome, Selected
 
 
 def answer_of(outcome: Outcome) -> StatementResult:
-    """Return what a statement's part of an answer says."""
+    """Return a statement's part of an answer."""
     parsed = outcome.parsed
     about = {"statement": parsed.text, "line": parsed.place.line}
     match outcome:
@@ -25,10 +25,10 @@ def answer_of(outcome: Outcome) -> StatementResult:
             columns = [ResultColumn(name=name, type=kind) for name, kind in listing.columns]
             rows = [list(row) for row in listing.rows]
             return StatementResult(**about, kind="rows", message=_counted(len(rows)), columns=columns, rows=rows)
-        case Selected(rows=found):
-            columns = [ResultColumn(name=name, type=str(kind)) for name, kind in found.columns.items()]
-            shown = values_of(found.texts())
-            position = None if found.position is None else json.loads(visible_position_text(found.position))
+        case Selected(rows=result):
+            columns = [ResultColumn(name=name, type=str(kind)) for name, kind in result.columns.items()]
+            shown = values_of(result.texts())
+            position = None if result.position is None else json.loads(visible_position_text(result.position))
             return StatementResult(
                 **about, kind="rows", message=_counted(len(shown)), columns=columns, rows=shown, position=position
             )  # fmt: skip

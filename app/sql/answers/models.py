@@ -13,7 +13,7 @@ MAX_SQL_CHARS = 1_000_000
 
 
 class StatementsBody(Model):
-    """Statements of SQL, and what they are read with."""
+    """SQL statements, and values for them."""
 
     sql: str = Field(
         max_length=MAX_SQL_CHARS,
@@ -25,10 +25,12 @@ class StatementsBody(Model):
         description="Values of `?` in their order, or of `:name` by name: texts, numbers, true, false and null, never read as SQL.",
     )
     properties: dict[str, str | int | float | bool] = Field(
-        default={}, description="What SET would say before the first statement.", examples=[{"auto.offset.reset": "earliest"}]
+        default={},
+        description="Properties as if set by SET before the first statement.",
+        examples=[{"auto.offset.reset": "earliest"}],
     )
     variables: dict[str, str] = Field(
-        default={}, description="What DEFINE would say before the first statement: values of `${name}`."
+        default={}, description="Variables as if set by DEFINE before the first statement: values of `${name}`."
     )
 
 
@@ -40,28 +42,28 @@ class ResultColumn(Answer):
 
 
 class StatementResult(Answer):
-    """What became of one statement."""
+    """The outcome of one statement."""
 
     statement: str = Field(description="The statement, with the values of its variables.")
-    line: int = Field(description="Where it begins in the script, counted from 1.")
+    line: int = Field(description="Its first line in the script, counted from 1.")
     kind: Literal["done", "rows", "inserted"] = Field(
-        description="`done`: something was registered, created, changed or removed; `rows`: there are columns and rows; `inserted`: records "
-        "were appended."
+        description="`done`: a definition was registered, created, changed or removed; `rows`: there are columns and rows; `inserted`: "
+        "records were appended."
     )
-    message: str = Field(description="What was done, in a sentence; of rows how many.")
+    message: str = Field(description="What was done, in a sentence; for rows, their number.")
     relation: str | None = Field(
         default=None, description="The stream or table that it made, changed or removed, by its name in paths."
     )
     query: str | None = Field(default=None, description="The query that it made, changed or removed.")
-    definition: dict[str, Any] | None = Field(default=None, description="The definition that the statement stands for, as JSON.")
-    columns: list[ResultColumn] | None = Field(default=None, description="Of rows: the columns in order.")
-    rows: list[list[Any]] | None = Field(default=None, description="Of rows: the values of each, in the order of the columns.")
-    position: dict[str, Any] | None = Field(default=None, description="Of a SELECT from a table: how far the table is.")
-    notes: list[str] = Field(default=[], description="What the statement left open, and how it was understood.")
-    warnings: list[WarningItem] = Field(default=[], description="What may surprise of what it made.")
+    definition: dict[str, Any] | None = Field(default=None, description="The equivalent definition, as JSON.")
+    columns: list[ResultColumn] | None = Field(default=None, description="For rows: the columns in order.")
+    rows: list[list[Any]] | None = Field(default=None, description="For rows: the values of each, in the order of the columns.")
+    position: dict[str, Any] | None = Field(default=None, description="For a SELECT from a table: the position of the table.")
+    notes: list[str] = Field(default=[], description="How the statement was understood where it was ambiguous.")
+    warnings: list[WarningItem] = Field(default=[], description="Possible surprises of the definition.")
 
 
 class StatementsAnswer(Answer):
-    """What became of the statements."""
+    """The outcomes of the statements."""
 
-    results: list[StatementResult] = Field(description="One for each statement, in their order.")
+    results: list[StatementResult] = Field(description="One for each statement, in order.")

@@ -1,4 +1,4 @@
-"""How far a script has come: what is carried out, what failed, and what was not tried."""
+"""Progress of a script: executed statements, the failed one, and those not tried."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from engine.sql.scripts import Parsed
 
 @dataclass(slots=True)
 class Progress:
-    """A script while it is carried out.
+    """A script during its execution.
 
     Attributes:
-        statements: all of it.
-        outcomes: of the first of them, in their order; grows.
+        statements: all of them.
+        outcomes: of the first statements, in order; grows.
     """
 
     statements: Sequence[Parsed]
     outcomes: list[Outcome] = field(default_factory=list)
 
     def states(self) -> list[StatementState]:
-        """Return what became of each statement, where the one behind the last outcome failed."""
+        """Return the state of each statement, if the one after the last outcome failed."""
         failed = len(self.outcomes)
         return [
             StatementState(
@@ -37,7 +37,7 @@ class Progress:
         ]
 
     def sentence(self) -> str:
-        """Say the same in a sentence."""
+        """Return the same as a sentence."""
         done = len(self.outcomes)
         left = len(self.statements) - done - 1
         return f"statement {done + 1} of {len(self.statements)} failed: {done} carried out before it, {left} behind it not tried"

@@ -1,6 +1,6 @@
-"""Carrying out what statements ask for, as far as it is of definitions: each one within the caller's transaction.
+"""Execute statements that change definitions, each within the caller's transaction.
 
-Records (INSERT ... VALUES) and reads are not of this: they need no edit of what is registered.
+Records (INSERT ... VALUES) and reads are elsewhere: they edit no definition.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ ANY = Preconditions()
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a statement.
+    """The result of a statement.
 
     Attributes:
         sentence: what was done.
-        relation: name of the relation that it is about, as paths have it; None: of none.
+        relation: name of its relation, as in paths; None: it has none.
         kind: of that relation.
-        query: name of the query that it is about.
-        definition: as it was stored.
-        notes: how the statement was understood where it left something open.
-        warnings: what is strange about the definition.
+        query: name of its query.
+        definition: as stored.
+        notes: how the statement was understood where it was ambiguous.
+        warnings: possible surprises of the definition.
     """
 
     sentence: str
@@ -77,36 +77,36 @@ class Done:
     warnings: tuple[DefinitionWarning, ...] = ()
 
 
-def look_outside(action: Action, site: ServiceContext, delivery_site: DeliveryContext) -> None:
-    """Look at what a source or a result names outside of the database, with no transaction open: before ``carry_out``.
+def look_outside(action: Action, context: ServiceContext, delivery_context: DeliveryContext) -> None:
+    """Check systems outside of the database that a source or a result names. Call it without a transaction, before ``carry_out``.
 
     Raises:
-        Forbidden: it is beyond the scope of who asks.
+        Forbidden: beyond the scope of the caller's key.
         DefinitionInvalid: see ``Control.check`` and ``DeliveryKind.check``.
-        SourceUnavailable: a source cannot be looked at now.
-        TargetUnavailable: a target cannot.
+        SourceUnavailable: a source cannot be read now.
+        TargetUnavailable: a target cannot be reached now.
     """
     if isinstance(action, CreateQuery | InsertInto):
         refuse_beyond_scope(named_in(action.definition))
         target = target_of(action.definition, action.plan.output)
         if target is not None:
-            target.check(delivery_site)
+            target.check(delivery_context)
         return
     if not isinstance(action, RegisterSource):
         return
     name, definition = action.relation.definition_name, action.definition
     _refuse_source(name, definition)
     feed = feed_of(name, definition)
-    control_of(feed).check(feed, site, relation_schema(name, definition))
+    control_of(feed).check(feed, context, relation_schema(name, definition))
 
 
 def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
-    """Carry an action out.
+    """Execute an action.
 
     Args:
         connection: in a transaction of the control plane.
-        action: what a statement asks for.
-        text: the statement, as it was written.
+        action: of a statement.
+        text: the statement as written.
 
     Raises:
         AppError: as the same edit over HTTP.
@@ -128,8 +128,8 @@ def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
             return _add_columns(connection, action)
         case DropRelation(relation=dropped):
             return _drop(connection, dropped)
-        case ControlQuery(action=wanted, queries=names):
-            return _control(connection, wanted, names)
+        case ControlQuery(action=verb, queries=names):
+            return _control(connection, verb, names)
         case RegisterType(name=name, type=kind):
             connection.execute(sa.delete(sql_type).where(sql_type.c.name == name))
             connection.execute(sa.insert(sql_type).values(name=name, type=str(kind)))
@@ -160,8 +160,8 @@ def _register(connection: sa.Connection, action: RegisterSource) -> Done:
     put_source(connection, sql.kind, name, action.definition, ANY)
     _note_facts(connection, sql)
     stored = action.definition.model_dump(mode="json", by_alias=True)
-    warned = (*source_warnings(action.definition), *topic_warnings(action.definition, sql.topic.name))
-    return Done(f"{sql.kind} {sql.name} is registered", name, sql.kind, definition=stored, warnings=warned)
+    warnings = (*source_warnings(action.definition), *topic_warnings(action.definition, sql.topic.name))
+    return Done(f"{sql.kind} {sql.name} is registered", name, sql.kind, definition=stored, warnings=warnings)
 
 
 def _add_columns(connection: sa.Connection, action: AddColumns) -> Done:
@@ -188,12 +188,12 @@ def _create(connection: sa.Connection, action: CreateQuery, text: str) -> Done:
     _note_statement(connection, definition.name, text)
     _note_facts(connection, sql)
     if made.edit is not None and made.edit.kind is EditKind.NO_OP and not made.is_anew:
-        definition = read_definition(QueryDefinition, made.row.definition)  # what is stored, which may be written otherwise
+        definition = read_definition(QueryDefinition, made.row.definition)  # the stored one, which may be written otherwise
     return _created(connection, definition, f"query {definition.name} {_became(made, sql)}", sql, action.notes)
 
 
 def _became(made: Replaced, sql: SqlRelation) -> str:
-    """Say what became of a query, and of what it kept."""
+    """Return what became of a query and of its result."""
     if made.edit is None:
         return f"writes {sql.kind} {sql.name}"
     if made.is_anew:
@@ -207,37 +207,38 @@ def _created(
     connection: sa.Connection, definition: QueryDefinition, sentence: str, sql: SqlRelation, notes: tuple[str, ...]
 ) -> Done:
     stored = definition.model_dump(mode="json", by_alias=True)
-    warned = tuple(warnings_about(connection, definition))
-    return Done(sentence, sql.definition_name, sql.kind, definition.name, stored, notes, warned)
+    warnings = tuple(warnings_about(connection, definition))
+    return Done(sentence, sql.definition_name, sql.kind, definition.name, stored, notes, warnings)
 
 
-def _drop(connection: sa.Connection, dropped: SqlRelation) -> Done:
-    name, writer = dropped.definition_name, dropped.entry.produced_by
+def _drop(connection: sa.Connection, target: SqlRelation) -> Done:
+    name, writer = target.definition_name, target.entry.produced_by
     refuse_beyond_scope([("/sql", name)])
-    if not writer:  # a source, or what a query has left
-        delete_source(connection, dropped.kind, name, ANY)
-        return Done(f"{dropped.kind} {dropped.name} is dropped", name, dropped.kind)
+    if not writer:  # a source, or a result that outlived its query
+        delete_source(connection, target.kind, name, ANY)
+        return Done(f"{target.kind} {target.name} is dropped", name, target.kind)
     delete_query(connection, writer, keeps_result=False, conditions=ANY)
-    return Done(f"{dropped.kind} {dropped.name} is dropped with query {writer}", name, dropped.kind, writer)
+    return Done(f"{target.kind} {target.name} is dropped with query {writer}", name, target.kind, writer)
 
 
-def _control(connection: sa.Connection, wanted: str, names: Iterable[str]) -> Done:
-    listed = tuple(names)
-    refuse_beyond_scope(("/sql", name) for name in listed)
-    for name in listed:
-        if wanted == "terminate":
+def _control(connection: sa.Connection, verb: str, names: Iterable[str]) -> Done:
+    names_of_queries = tuple(names)
+    refuse_beyond_scope(("/sql", name) for name in names_of_queries)
+    for name in names_of_queries:
+        if verb == "terminate":
             delete_query(connection, name, keeps_result=True, conditions=ANY)
         else:
-            set_desired_state(connection, name, "paused" if wanted == "pause" else "running", ANY)
-    done = {"terminate": "ended; its result stays for reading", "pause": "paused", "resume": "meant to run"}[wanted]
+            set_desired_state(connection, name, "paused" if verb == "pause" else "running", ANY)
+    done = {"terminate": "ended; its result stays for reading", "pause": "paused", "resume": "meant to run"}[verb]
     return Done(
-        "there are no queries" if not listed else f"{', '.join(listed)}: {done}", query=listed[0] if len(listed) == 1 else None
+        "there are no queries" if not names_of_queries else f"{', '.join(names_of_queries)}: {done}",
+        query=names_of_queries[0] if len(names_of_queries) == 1 else None,
     )
 
 
 def _note_facts(connection: sa.Connection, sql: SqlRelation) -> None:
-    wanted = sa.update(relation).where(relation.c.name == sql.definition_name)
-    connection.execute(wanted.values(sql=facts_of(sql)))
+    statement = sa.update(relation).where(relation.c.name == sql.definition_name)
+    connection.execute(statement.values(sql=facts_of(sql)))
 
 
 def _note_statement(connection: sa.Connection, name: str, text: str) -> None:

@@ -20,10 +20,10 @@ Beginning = Literal["earliest", "latest"]
 
 
 class FrameFollower:
-    """One reader's way through a relation's log.
+    """The position of one reader in a relation's log.
 
     Args:
-        tails: whose connections it reads through.
+        tails: the connections for reads.
         source: the relation.
         offsets: by partition, where it goes on.
         tail: the source's, to wait for what is new.
@@ -36,7 +36,7 @@ class FrameFollower:
         self._tails, self._source, self._offsets, self._tail, self._sharing = tails, source, offsets, tail, sharing
 
     async def next(self) -> list[pl.DataFrame]:
-        """Return what is new, in the order of each partition and part: ``_ts``, ``_op``, ``_partition`` and the relation's columns.
+        """Return new changes, in the order of each partition and part: ``_ts``, ``_op``, ``_partition`` and the relation's columns.
 
         Raises:
             CursorExpired: see ``next_of_relations``.
@@ -59,7 +59,7 @@ class FrameFollower:
             for lane, (oldest, end) in enumerate(heads):
                 start = self._offsets[lane]
                 if start < oldest:
-                    raise CursorExpired(self._source.followed.name, "what comes next was removed by the retention of the log")
+                    raise CursorExpired(self._source.followed.name, "the next changes were removed by the retention of the log")
                 if start >= end:
                     continue
                 own, number = self._source.followed.lanes[lane]
@@ -71,7 +71,7 @@ class FrameFollower:
         return found
 
     async def wait(self, seconds: float) -> None:
-        """Wait until there may be something new, at most so long."""
+        """Wait until there may be something new, at most this long."""
         await self._tail.wait(seconds)
 
 

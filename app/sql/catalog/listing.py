@@ -1,4 +1,4 @@
-"""Answers of statements that look, as a table of values: what it has as columns, and its rows. Pure."""
+"""Answers of reading statements as a table: columns and rows. Pure."""
 
 from __future__ import annotations
 

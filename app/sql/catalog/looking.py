@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE: what there is, from a session and from what the database knows beside it."""
+"""SHOW and DESCRIBE, answered from a session and the database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def show(connection: sa.Connection, statement: Show, session: Session) -> Listin
     """Answer SHOW.
 
     Raises:
-        StatementRefused: ``not_supported``, for lists that there are none of here.
+        StatementRefused: ``not_supported``, for lists that this service does not have.
     """
     build = _LISTS.get(statement.what)
     if build is None:
@@ -37,11 +37,11 @@ def show(connection: sa.Connection, statement: Show, session: Session) -> Listin
 
 
 def _relations(kind: str) -> Callable[[sa.Connection, Session], Listing]:
-    def listed(_connection: sa.Connection, session: Session) -> Listing:
-        found = sorted((each for each in session.relations.values() if each.kind == kind), key=lambda each: each.name)
-        return Listing(_RELATIONS, [_shown(each) for each in found])
+    def list_relations(_connection: sa.Connection, session: Session) -> Listing:
+        relations = sorted((each for each in session.relations.values() if each.kind == kind), key=lambda each: each.name)
+        return Listing(_RELATIONS, [_shown(each) for each in relations])
 
-    return listed
+    return list_relations
 
 
 def _shown(relation: SqlRelation) -> tuple[str | None, ...]:
@@ -58,21 +58,24 @@ def _topics(_connection: sa.Connection, session: Session) -> Listing:
     columns = (*texts("name", "relations"), ("partitions", "int"))
     return Listing(
         columns,
-        [(name, ", ".join(one.name for one in found), found[0].topic.partitions) for name, found in sorted(topics.items())],
+        [
+            (name, ", ".join(one.name for one in relations), relations[0].topic.partitions)
+            for name, relations in sorted(topics.items())
+        ],
     )
 
 
 def _queries(connection: sa.Connection, session: Session) -> Listing:
-    wanted = (
+    statement = (
         sa.select(query.c.name, query_status.c.state, query.c.desired_state, query.c.statement)
         .join_from(query, query_status)
         .where(query.c.deleted_at.is_(None), query_is_visible())
         .order_by(query.c.name)
     )
-    found = [each for each in connection.execute(wanted) if not is_internal(each.name)]
+    queries = [each for each in connection.execute(statement) if not is_internal(each.name)]
     columns = texts("id", "writes", "state", "desired_state", "statement")
     return Listing(
-        columns, [(each.name, session.queries.get(each.name), each.state, each.desired_state, each.statement) for each in found]
+        columns, [(each.name, session.queries.get(each.name), each.state, each.desired_state, each.statement) for each in queries]
     )
 
 
@@ -122,9 +125,9 @@ def describe(statement: Describe, session: Session) -> Listing:
         return _function(statement)
     if statement.what != "relation":
         kind = statement.what.removesuffix("s")
-        found = sorted((each for each in session.relations.values() if each.kind == kind), key=lambda each: each.name)
+        relations = sorted((each for each in session.relations.values() if each.kind == kind), key=lambda each: each.name)
         columns = (*texts("relation"), *_COLUMNS)
-        return Listing(columns, [(each.name, *row) for each in found for row in _columns(each)])
+        return Listing(columns, [(each.name, *row) for each in relations for row in _columns(each)])
     return Listing(_COLUMNS, list(_columns(relation_of(statement, session))))
 
 
@@ -146,12 +149,12 @@ def relation_of(statement: Describe, session: Session) -> SqlRelation:
     if name is None:
         raise TypeError("DESCRIBE of a relation names it")
     folded = name.text if name.is_quoted else name.text.upper()
-    found = session.relation(folded)
-    if found is None:
+    relation = session.relation(folded)
+    if relation is None:
         near = meant(folded, session.relations)
         ending = "SHOW STREAMS and SHOW TABLES list those there are" if near is None else f"did you mean {near}?"
         raise StatementRefused("unknown_relation", f"there is no stream or table {folded}; {ending}", name)
-    return found
+    return relation
 
 
 def _function(statement: Describe) -> Listing:

@@ -1,4 +1,4 @@
-"""The catalog as statements see it: relations with their topics, queries, and named types; one consistent picture."""
+"""The catalog for statements: relations with their topics, queries, and named types; one consistent snapshot."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _JSON: Final = Format("JSON")
 
 @dataclass(frozen=True, slots=True)
 class SqlFacts:
-    """What a statement says of a relation beside its definition; kept with it.
+    """Facts about a relation from its statement, stored beside the definition.
 
     Attributes:
-        topic: see ``SqlRelation``; and so for the others.
+        topic: see ``SqlRelation``; the same for the others.
     """
 
     topic: Topic
@@ -39,26 +39,28 @@ _FACTS: Final = TypeAdapter(SqlFacts)
 
 
 def facts_of(sql: SqlRelation) -> dict[str, Any]:
-    """Return what is kept of a relation that a statement made, as JSON."""
+    """Return, as JSON, what is stored beside the definition of a relation that a statement made."""
     return asdict(SqlFacts(sql.topic, sql.window))
 
 
 def load_session(connection: sa.Connection, settings: Settings, variables: Mapping[str, str]) -> Session:
-    """Return what statements are bound against; what is outside of the caller's scope is not there."""
+    """Return the catalog to bind statements against, without what is outside of the caller's scope."""
     catalog = load_visible_catalog(raw(connection))
-    kept = {name: facts for name, facts in connection.execute(sa.select(relation.c.name, relation.c.sql)) if facts is not None}
-    writing = dict(_queries(connection))
+    facts_by_name = {
+        name: facts for name, facts in connection.execute(sa.select(relation.c.name, relation.c.sql)) if facts is not None
+    }
+    definitions = dict(_queries(connection))
     writers: dict[str, list[str]] = {}
-    for name, definition in writing.items():
+    for name, definition in definitions.items():
         writers.setdefault(_result(definition), []).append(name)
     relations = [
-        relation_of(name, entry, kept.get(name), tuple(writers.get(name, ())), writing.get(entry.produced_by or ""))
+        relation_of(name, entry, facts_by_name.get(name), tuple(writers.get(name, ())), definitions.get(entry.produced_by or ""))
         for name, entry in catalog.items()
     ]
     types = {name: parse_type(text) for name, text in connection.execute(sa.select(sql_type.c.name, sql_type.c.type))}
     return Session(
         {each.name: each for each in relations},
-        {name: _result(definition).upper() for name, definition in writing.items()},
+        {name: _result(definition).upper() for name, definition in definitions.items()},
         types,
         settings,
         variables,
@@ -67,10 +69,10 @@ def load_session(connection: sa.Connection, settings: Settings, variables: Mappi
 
 
 def _queries(connection: sa.Connection) -> list[tuple[str, Mapping[str, Any]]]:
-    wanted = sa.select(query.c.name, query.c.definition).where(query.c.deleted_at.is_(None), query_is_visible())
+    statement = sa.select(query.c.name, query.c.definition).where(query.c.deleted_at.is_(None), query_is_visible())
     return [
         (name, definition)
-        for name, definition in connection.execute(wanted.order_by(query.c.created_at))
+        for name, definition in connection.execute(statement.order_by(query.c.created_at))
         if not is_internal(name)
     ]
 
@@ -83,18 +85,18 @@ def _result(definition: Mapping[str, Any]) -> str:
 def relation_of(
     name: str, entry: CatalogEntry, kept: Mapping[str, Any] | None, writers: tuple[str, ...], definition: Mapping[str, Any] | None
 ) -> SqlRelation:
-    """Return a relation as statements see it.
+    """Return a relation in the form for statements.
 
     Args:
         name: in definitions.
         entry: of the catalog.
-        kept: what a statement has said of it beside its definition; None: none did.
+        kept: facts from its statement; None: no statement made it.
         writers: queries that write it.
         definition: of the query that made it; None: it is a source.
     """
     facts = SqlFacts(Topic(name, _JSON, _JSON)) if kept is None else _FACTS.validate_python(kept)
     place = entry.feed.place
-    # Of a topic the definition has the name: a statement may have given another one before that was replaced, or JSON made it.
+    # A topic's name comes from the definition: a later statement or JSON may have replaced the one in the facts.
     named = facts.topic.name if place is None or place.topic_name is None else place.topic_name
     columns, key = entry.relation.columns, entry.relation.key
     is_windowed = key[-2:] == WINDOW_BOUNDS
@@ -114,7 +116,7 @@ def relation_of(
 
 
 def _window(definition: Mapping[str, Any] | None) -> KeyWindow | None:
-    """Return the windows of a result, by the definition of the query that writes it."""
+    """Return the windows of a result, from the definition of the query that writes it."""
     window = None if definition is None else definition.get("window")
     if window is None:
         return None

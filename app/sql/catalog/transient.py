@@ -1,7 +1,7 @@
-"""Queries that live as long as somebody reads them: what SELECT ... EMIT computes beyond looking at single rows.
+"""Queries that run as long as they have readers: for SELECT ... EMIT that does more than filter single rows.
 
-Readers of equal definitions share one query; its result is a stream that each of them follows from where it wants. Every reader has a row
-with an expiry that it renews. Who leaves last deletes the query, and so does whoever sweeps, where a process died.
+Readers of equal definitions share one query; its result is a stream that each reader follows from its own start. Every reader has a row
+with an expiry and renews it. The last reader that leaves deletes the query; a sweep deletes queries of readers whose process died.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.http.requests.preconditions import Preconditions
 from engine.definition.queries import QueryDefinition
 
 PREFIX: Final = "transient_"
-"""Of these queries' names, and of their results'."""
+"""Prefix of the names of these queries and of their results."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -38,20 +38,20 @@ RENEWED_EVERY_S: Final = 10.0
 
 
 def named(definition: QueryDefinition) -> QueryDefinition:
-    """Return a definition under the name that all readers of equal ones share; it is its result's name as well."""
-    said = json.dumps(definition.model_dump(mode="json", by_alias=True), sort_keys=True)
-    name = PREFIX + hashlib.sha256(said.encode()).hexdigest()[:16]
+    """Return a definition with the name that all readers of equal definitions share; its result has the same name."""
+    text = json.dumps(definition.model_dump(mode="json", by_alias=True), sort_keys=True)
+    name = PREFIX + hashlib.sha256(text.encode()).hexdigest()[:16]
     return definition.model_copy(update={"name": name, "into": definition.into.model_copy(update={"stream": name})})
 
 
 def join(connection: sa.Connection, definition: QueryDefinition, text: str, most: int) -> UUID:
-    """Become a reader of a query, which is created where nobody reads it yet.
+    """Become a reader of a query; create the query for its first reader.
 
     Args:
         connection: in a transaction.
-        definition: as ``named`` gives it.
+        definition: from ``named``.
         text: the statement.
-        most: how many such queries there may be.
+        most: limit of such queries.
 
     Raises:
         TooManyRequests: ``too_many_transient_queries``.
@@ -71,28 +71,28 @@ def join(connection: sa.Connection, definition: QueryDefinition, text: str, most
 
 
 def renew(connection: sa.Connection, reader: UUID, name: str) -> str | None:
-    """Stay a reader; returns why the query has failed, None while it has not."""
+    """Renew a reader; return why the query has failed, None if it has not."""
     connection.execute(sa.update(transient_reader).where(transient_reader.c.id == reader).values(expires_at=_expiry()))
-    wanted = (
+    statement = (
         sa.select(query_status.c.state, query_status.c.error)
         .join_from(query, query_status)
         .where(query.c.name == name, query.c.deleted_at.is_(None))
     )
-    found = connection.execute(wanted).one_or_none()
-    if found is None:
+    status = connection.execute(statement).one_or_none()
+    if status is None:
         return "the query was deleted"
-    return str((found.error or {}).get("detail", "the query has failed")) if found.state == "failed" else None
+    return str((status.error or {}).get("detail", "the query has failed")) if status.state == "failed" else None
 
 
 def leave(connection: sa.Connection, reader: UUID) -> None:
-    """Be no reader any more; who leaves last deletes the query."""
+    """End a reader; the last one deletes the query."""
     lock_edits(connection)
     connection.execute(sa.delete(transient_reader).where(transient_reader.c.id == reader))
     sweep(connection)
 
 
 def sweep(connection: sa.Connection) -> None:
-    """Delete such queries that nobody reads."""
+    """Delete transient queries without readers."""
     lock_edits(connection)
     connection.execute(sa.delete(transient_reader).where(transient_reader.c.expires_at < sa.func.now()))
     for name in _unread(connection):
@@ -100,7 +100,7 @@ def sweep(connection: sa.Connection) -> None:
 
 
 async def sweep_periodically(database: Database) -> None:
-    """Delete such queries that nobody reads, until cancelled: those of readers whose process died."""
+    """Delete transient queries without readers, until cancelled: those of readers whose process died."""
     while True:
         await asyncio.sleep(LEASE.total_seconds())
         try:
@@ -119,10 +119,10 @@ def _sweep_once(database: Database) -> None:
 
 def _unread(connection: sa.Connection) -> list[str]:
     read = sa.select(transient_reader.c.query)
-    wanted = sa.select(query.c.name).where(
+    names = sa.select(query.c.name).where(
         sa.func.starts_with(query.c.name, PREFIX), query.c.deleted_at.is_(None), query.c.name.not_in(read)
     )
-    return list(connection.execute(wanted).scalars())
+    return list(connection.execute(names).scalars())
 
 
 def _refuse_too_many(connection: sa.Connection, most: int) -> None:

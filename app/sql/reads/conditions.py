@@ -1,7 +1,7 @@
-"""Which parts of a WHERE the database can look at: comparisons of one column with a value written out, joined by AND. Pure.
+"""Find the parts of a WHERE that the database can evaluate: comparisons of one column with a literal, joined by AND. Pure.
 
-What is left out here is not lost: the whole WHERE is applied to the rows that come. So only what both sides judge alike is taken: texts by
-equality alone, for the database orders them by its collation.
+The whole WHERE is applied to the rows afterwards, so parts may be left out here. Only comparisons that both sides evaluate alike are
+pushed down: texts by equality only, because the database orders them by its collation.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _EXACT: Final = frozenset({*_ORDERED, "string", "boolean"})
 
 
 def pushed(where: Node | None, columns: Schema) -> tuple[Comparison, ...]:
-    """Return the comparisons that every row of the answer fulfils, one for each column and operator.
+    """Return comparisons that every row of the answer fulfils, one for each column and operator.
 
     Args:
-        where: with columns by their own names behind an alias.
+        where: its columns have their own names behind an alias.
         columns: of the rows.
     """
-    found: dict[tuple[str, Operator], Comparison] = {}
+    comparisons: dict[tuple[str, Operator], Comparison] = {}
     for part in _conjuncts(where):
         comparison = _comparison(part, columns)
-        if comparison is not None and len(found) < MAX_FILTERS:
-            found.setdefault((comparison.column, comparison.operator), comparison)
-    return tuple(found.values())
+        if comparison is not None and len(comparisons) < MAX_FILTERS:
+            comparisons.setdefault((comparison.column, comparison.operator), comparison)
+    return tuple(comparisons.values())
 
 
 def _conjuncts(node: Node | None) -> Iterator[Node]:
@@ -74,7 +74,7 @@ def _listed(operand: Node, items: Iterable[Node], columns: Schema) -> Comparison
 
 
 def _named(node: Node, columns: Schema) -> tuple[str, ColumnType, bool] | None:
-    """Return a column with its type, and whether the node is the milliseconds of a window's bound."""
+    """Return a column with its type, and whether the node is a window bound in milliseconds."""
     match node.bare:
         case Column(name=name) if name.text in columns and columns[name.text] != TIMESTAMP:
             return name.text, columns[name.text], False

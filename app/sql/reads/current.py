@@ -1,4 +1,4 @@
-"""Waiting until a result has what was appended before: for readers who expect to find what they wrote."""
+"""Wait until a result includes earlier appends, for readers that expect to find what they wrote."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ LOOK_EVERY_S = 0.1
 
 
 async def wait_until_current(services: Services, session: Session, relation: SqlRelation, most_s: float) -> None:
-    """Wait until every query behind a relation has read what its feeds hold now, the furthest upstream first; at most so long.
+    """Wait until every query upstream of a relation has read the current end of its feeds, the furthest upstream first; at most this long.
 
-    A query that does not run is not waited for.
+    Queries that do not run are skipped.
     """
     deadline = time.monotonic() + most_s
     for name in _upstream(session, relation):
         async with services.database.reads.connect() as connection:
             query_id = await _query(connection, name)
-            wanted = {} if query_id is None else await _ends(connection, query_id)
+            ends = {} if query_id is None else await _ends(connection, query_id)
         if query_id is None:
             continue
         while time.monotonic() < deadline:
             async with services.database.reads.connect() as connection:
-                if await _has_read(connection, query_id, wanted):
+                if await _has_read(connection, query_id, ends):
                     break
             await asyncio.sleep(LOOK_EVERY_S)
 
 
 def _upstream(session: Session, relation: SqlRelation) -> Iterator[str]:
-    """Yield the queries behind a relation, each behind those that it reads."""
+    """Yield the queries upstream of a relation, each after the queries whose results it reads."""
     by_name = {each.definition_name: each for each in session.relations.values()}
-    seen: set[str] = set()
+    visited: set[str] = set()
 
     def walk(each: SqlRelation) -> Iterator[str]:
         for writer in each.writers:
-            if writer in seen:
+            if writer in visited:
                 continue
-            seen.add(writer)
+            visited.add(writer)
             for read in sorted(each.entry.reads):
                 if read in by_name:
                     yield from walk(by_name[read])
@@ -57,7 +57,7 @@ def _upstream(session: Session, relation: SqlRelation) -> Iterator[str]:
 
 
 async def _query(connection: AsyncConnection, name: str) -> UUID | None:
-    wanted = (
+    statement = (
         sa.select(query.c.id)
         .join_from(query, query_status)
         .where(
@@ -67,8 +67,8 @@ async def _query(connection: AsyncConnection, name: str) -> UUID | None:
             query_status.c.state != "failed",
         )
     )
-    found: UUID | None = (await connection.execute(wanted)).scalar_one_or_none()
-    return found
+    query_id: UUID | None = (await connection.execute(statement)).scalar_one_or_none()
+    return query_id
 
 
 async def _ends(connection: AsyncConnection, query_id: UUID) -> dict[str, dict[int, int]]:
@@ -77,8 +77,10 @@ async def _ends(connection: AsyncConnection, query_id: UUID) -> dict[str, dict[i
     return {feed.name: ends.get(feed.log_feed, {}) for feed in feeds}
 
 
-async def _has_read(connection: AsyncConnection, query_id: UUID, wanted: dict[str, dict[int, int]]) -> bool:
-    found = (
+async def _has_read(connection: AsyncConnection, query_id: UUID, ends_by_feed: dict[str, dict[int, int]]) -> bool:
+    position = (
         await connection.execute(sa.select(commit.c.position).where(commit.c.query_id == query_id))
     ).scalar_one_or_none() or {}
-    return all(found.get(feed, {}).get(str(part), 0) >= end for feed, ends in wanted.items() for part, end in ends.items())
+    return all(
+        position.get(feed, {}).get(str(part), 0) >= end for feed, ends in ends_by_feed.items() for part, end in ends.items()
+    )

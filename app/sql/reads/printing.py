@@ -1,4 +1,4 @@
-"""PRINT: the newest records of a topic, as they stand in the log."""
+"""PRINT: the newest records of a topic, as they are in the log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engine.statements.context.naming import folded
 from engine.statements.context.session import Session, SqlRelation
 
 MOST = 1_000
-"""Records, where the statement says no LIMIT."""
+"""Number of records without LIMIT."""
 
 
 def relations_on(tree: Print, session: Session) -> list[SqlRelation]:
@@ -76,14 +76,14 @@ async def following_topic(
 
 
 def interval_of(tree: Print) -> int:
-    """Return every how many records one is shown.
+    """Return the interval: one of this many records is shown.
 
     Raises:
         StatementRefused: ``invalid_value``.
     """
     every = 1 if tree.interval is None else int(tree.interval)
     if every == 0:
-        raise StatementRefused("invalid_value", "INTERVAL is 1 or more: so many records are passed over", tree)
+        raise StatementRefused("invalid_value", "INTERVAL is 1 or more: one of so many records is shown", tree)
     return every
 
 

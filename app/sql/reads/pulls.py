@@ -1,7 +1,7 @@
-"""Pull queries: SELECT without EMIT, answered once from what is committed.
+"""Pull queries: SELECT without EMIT, answered once from committed rows.
 
-The database looks at what it can (keys, ranges: ``app.sql.reads.conditions``), a page at a time; the whole WHERE and the items are
-computed here, by the compiler that queries use.
+The database evaluates keys and ranges (``app.sql.reads.conditions``), a page at a time. The whole WHERE and the items are computed here, by
+the compiler that queries use.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ async def pull(services: Services, read: OwnedRead, until: float | None = None) 
 
     Args:
         services: of this application.
-        read: what is asked.
-        until: by the clock of the event loop; None: `SqlSettings.read_seconds` from now.
+        read: the query.
+        until: deadline by the clock of the event loop; None: `SqlSettings.read_seconds` from now.
 
     Raises:
-        AppError: the relation cannot be read, the answer would be too large, or it took too long.
+        AppError: the relation cannot be read, the answer would be too large, or the query took too long.
     """
     try:
         async with asyncio.timeout_at(reads_end(services) if until is None else until):
@@ -53,14 +53,14 @@ async def pull(services: Services, read: OwnedRead, until: float | None = None) 
 
 
 def reads_end(services: Services) -> float:
-    """Return when reading that begins now has to have ended, by the clock of the event loop."""
+    """Return the deadline of reads that begin now, by the clock of the event loop."""
     return asyncio.get_running_loop().time() + services.settings.sql.read_seconds
 
 
 def reads_too_long(services: Services) -> TooExpensive:
-    """Return the refusal to go on looking."""
+    """Return the error for a read past its deadline."""
     detail = (
-        f"what is looked at without EMIT took longer than {services.settings.sql.read_seconds:g} s (SLACKWATER_SQL__READ_SECONDS); "
+        f"reads without EMIT took longer than {services.settings.sql.read_seconds:g} s (SLACKWATER_SQL__READ_SECONDS); "
         f"{FEWER}, compute less for each row, or send fewer statements at once"
     )
     return TooExpensive("read_too_expensive", detail, [Fault("/sql", "read_too_expensive", detail)])
@@ -68,21 +68,21 @@ def reads_too_long(services: Services) -> TooExpensive:
 
 async def _answered(services: Services, read: OwnedRead) -> ResultRows:
     reader = await planned(services, partial(RowReader, read))
-    found: list[pl.DataFrame] = []
+    frames: list[pl.DataFrame] = []
     height = size = 0
     position: str | None = None
     if read.limit != 0:
         pages = _rows(services, read) if read.relation.kind == "table" else _records(services, read)
-        async for page, position in pages:  # noqa: B007 - of the last page that was read
-            kept = await asyncio.to_thread(_page, reader, page)
-            found.append(kept)
-            height += kept.height
-            size += int(kept.estimated_size())
+        async for page, position in pages:  # noqa: B007 - the position of the last page
+            result = await asyncio.to_thread(_page, reader, page)
+            frames.append(result)
+            height += result.height
+            size += int(result.estimated_size())
             if size > services.settings.limits.answer_bytes:
                 raise services.of(Readables).too_large(read.relation.definition_name, "/sql", FEWER)
             if read.limit is not None and height >= read.limit:
                 break
-    frame = pl.concat(found) if found else pl.DataFrame(schema=read.types.polars())
+    frame = pl.concat(frames) if frames else pl.DataFrame(schema=read.types.polars())
     return ResultRows(read.types, read.key, frame if read.limit is None else frame.head(read.limit), position)
 
 
@@ -92,7 +92,7 @@ def _page(reader: RowReader, page: pl.DataFrame) -> pl.DataFrame:
 
 async def _rows(services: Services, read: OwnedRead) -> AsyncIterator[tuple[pl.DataFrame, str | None]]:
     """Yield the rows of a table in the order of its key, page by page, with the table's position."""
-    table, after, seen = read.relation.definition_name, None, 0
+    table, after, rows_read = read.relation.definition_name, None, 0
     await _reached(services, read)
     most = services.settings.sql.max_scanned_rows
     pages = _TablePages(read)
@@ -108,17 +108,17 @@ async def _rows(services: Services, read: OwnedRead) -> AsyncIterator[tuple[pl.D
         horizon_ms = reading.head.horizon_ms(reading.table.output)
         if read.as_of_ms is not None and horizon_ms is not None and read.as_of_ms < horizon_ms:
             raise missing(table, "history_expired", horizon_ms)
-        seen += shown
+        rows_read += shown
         yield pages.frame(reading, values), reading.head.position
         if last is None or count <= shown or not reading.table.output.key:
             return
-        if seen >= most:
+        if rows_read >= most:
             raise too_many_rows(read.relation.name, most)
         after = json.loads(last)
 
 
 async def _reached(services: Services, read: OwnedRead) -> None:
-    """Wait until the table includes the position that WAIT FOR POSITION names."""
+    """Wait until the table includes the position in WAIT FOR POSITION."""
     if read.position is None:
         return
     table = read.relation.definition_name
@@ -127,10 +127,10 @@ async def _reached(services: Services, read: OwnedRead) -> None:
 
 
 class _TablePages:
-    """The statements of one pull query's pages.
+    """The statements for the pages of one pull query.
 
     Attributes:
-        after: texts of the key that the next page comes behind; None for the first.
+        after: texts of the last key before the page; None for the first page.
     """
 
     def __init__(self, read: OwnedRead) -> None:
@@ -165,37 +165,37 @@ class _TablePages:
         """Return a page as a frame."""
         output = reading.table.output
         columns = [*output.columns.items(), *marks_of(output, self._shape)]
-        found = pl.from_arrow(arrow_batch(columns, values))
-        if not isinstance(found, pl.DataFrame):
+        page = pl.from_arrow(arrow_batch(columns, values))
+        if not isinstance(page, pl.DataFrame):
             raise TypeError("a batch of several columns is a frame")
-        return found.cast({name: kind.polars for name, kind in columns})
+        return page.cast({name: kind.polars for name, kind in columns})
 
 
 def _state(output: Output, read: OwnedRead) -> State | None:
-    """Return which windows are read: those that the table shows, and open ones that it keeps beside where the SELECT asks for their state."""
+    """Return the windows to read: those that the table shows; also open ones if the SELECT asks for their state."""
     if not output.is_windowed or read.as_of_ms is not None or read.range_ms is not None:
         return None
     return "any" if not output.is_final or (read.reads_state and output.has_open) else "final"
 
 
 def _is_by_key(output: Output, comparisons: tuple[Comparison, ...]) -> bool:
-    """Whether one whole key is asked for, so that an index leads to the rows."""
-    named = output.key[:-2] if output.is_windowed else output.key
-    return bool(named) and {one.column for one in comparisons if one.operator in ("eq", "in")}.issuperset(named)
+    """Return whether the query asks for whole keys, so that an index finds the rows."""
+    key = output.key[:-2] if output.is_windowed else output.key
+    return bool(key) and {one.column for one in comparisons if one.operator in ("eq", "in")}.issuperset(key)
 
 
 async def _records(services: Services, read: OwnedRead) -> AsyncIterator[tuple[pl.DataFrame, str | None]]:
-    """Yield the records of a stream that are there now."""
-    most, seen = services.settings.sql.max_scanned_rows, 0
+    """Yield the current records of a stream."""
+    most, rows_read = services.settings.sql.max_scanned_rows, 0
     async for frame in stream_records(services, read.relation.entry):
-        seen += frame.height
-        yield frame.filter(pl.col("_op") == 0).rename({"_ts": EVENT_TIME}), None  # a record without a value is no row
-        if seen > most:
+        rows_read += frame.height
+        yield frame.filter(pl.col("_op") == 0).rename({"_ts": EVENT_TIME}), None  # a record without a value is not a row
+        if rows_read > most:
             raise too_many_rows(read.relation.name, most)
 
 
 def too_many_rows(relation: str, most: int) -> Unprocessable:
-    """Return the refusal to look at more rows than a pull query may."""
+    """Return the error for a pull query that would read too many rows."""
     detail = (
         f"the answer lies behind more than {most:,} rows of {relation} (SLACKWATER_SQL__MAX_SCANNED_ROWS); ask by key, set a LIMIT, or "
         "keep what you look for in a table of its own: CREATE TABLE … AS SELECT …"

@@ -1,4 +1,4 @@
-"""What a SELECT answers: names, types and rows."""
+"""The result of a SELECT: names, types and rows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class ResultRows:
 
     Attributes:
         columns: names and types, in order.
-        key: names of the columns that tell rows apart.
+        key: names of the columns that identify rows.
         frame: the rows.
-        position: of the table that was read, as JSON; None: of a stream.
+        position: of the table, as JSON; None: a stream was read.
     """
 
     columns: Schema
@@ -38,7 +38,7 @@ class RowReader:
     """Applies the expressions of a SELECT to rows.
 
     Args:
-        read: what is asked for.
+        read: the SELECT.
     """
 
     def __init__(self, read: OwnedRead) -> None:
@@ -48,29 +48,29 @@ class RowReader:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """Names of the result's columns that are not of the relation's key."""
+        """Names of the result's columns that are not in the relation's key."""
         return tuple(name for name in self._read.types.names if name not in self._read.key)
 
     def selected(self, rows: pl.DataFrame, beside: Mapping[str, pl.Expr] | None = None) -> pl.DataFrame:
         """Return the rows that fulfil WHERE.
 
         Args:
-            rows: the relation's columns by their own names, and pseudo-columns; those that are missing are null.
-            beside: columns to be had with them.
+            rows: the relation's columns by their own names, and pseudo-columns; missing ones are null.
+            beside: additional columns.
         """
         named = self._named(rows, beside or {})
         return named if self._condition is None else named.filter(self._condition.cast(BOOLEAN.polars).fill_null(value=False))
 
     def shown(self, kept: pl.DataFrame) -> pl.DataFrame:
-        """Return what is selected of rows that were kept."""
+        """Return the selected columns of rows that fulfil WHERE."""
         return kept.select(self._columns)
 
     def _named(self, rows: pl.DataFrame, beside: Mapping[str, pl.Expr]) -> pl.DataFrame:
         prefix = f"{self._read.alias}."
-        wanted = [
+        columns = [
             pl.col(name.removeprefix(prefix)).cast(kind.polars).alias(name)
             if name.removeprefix(prefix) in rows.columns
             else pl.lit(None, dtype=kind.polars).alias(name)
             for name, kind in self._read.frame.items()
         ]
-        return rows.select(*wanted, **beside)
+        return rows.select(*columns, **beside)

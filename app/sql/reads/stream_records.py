@@ -1,4 +1,4 @@
-"""The records of a stream that are there now, its parts' included: what SELECT and PRINT look at."""
+"""The current records of a stream, with those of its parts: the input of SELECT and PRINT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.plan.catalog import CatalogEntry
 
 
 async def stream_records(services: Services, entry: CatalogEntry) -> AsyncIterator[pl.DataFrame]:
-    """Yield frames of ``_ts``, ``_op`` and the stream's columns: of each partition and each part in its order."""
+    """Yield frames of ``_ts``, ``_op`` and the stream's columns; records of a partition or a part are in its order."""
     followed = await services.of(Followables).find("stream", entry.relation.name)
     async with following(services.of(Tails), ChangeSource(followed, has_text_numbers=False), "earliest") as follower:
         while frames := await follower.next():

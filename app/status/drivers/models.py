@@ -1,4 +1,4 @@
-"""Answers about what the service runs with: drivers, settings."""
+"""Answers about drivers and settings."""
 
 from __future__ import annotations
 
@@ -13,53 +13,53 @@ from app.status.models import Execution
 
 
 class LeasedQueryItem(Answer):
-    """A query that a driver has."""
+    """A query that a driver runs."""
 
     name: str = Field(description="Name of the query.", examples=["delays_by_airport"])
-    state: QueryState = Field(description="What it is doing now.")
-    internal: bool = Field(description="It keeps the rows of a source with `materialize`.")
-    committed_at: datetime | None = Field(description="When it last committed; null before the first commit.")
-    execution: Execution | None = Field(description="Which kind of slot ran its last batch, and why; null before the first.")
+    state: QueryState = Field(description="Current state.")
+    internal: bool = Field(description="It materialises the rows of a source (`materialize`).")
+    committed_at: datetime | None = Field(description="Time of its last commit; null before the first commit.")
+    execution: Execution | None = Field(description="Kind of slot that ran its last batch, and why; null before the first batch.")
 
 
 class DriverItem(Answer):
     """A process that runs queries."""
 
-    id: str = Field(description="Id of the process: another one after each start; launches of queries name it.")
+    id: str = Field(description="Id of the process, new after each start; launches of queries name it.")
     host: str = Field(description="The host that it runs on.")
-    pid: int = Field(description="Its number there.")
+    pid: int = Field(description="Process id on that host.")
     phase: Literal["starting_jvm", "ready", "draining"] = Field(
-        description="`starting_jvm`: it starts its engine; `ready`: it takes queries; `draining`: it stops them and ends."
+        description="`starting_jvm`: it starts its engine; `ready`: it takes queries; `draining`: it stops its queries and ends."
     )
     silent: bool = Field(
-        description="It has not been heard of for longer than a lease lasts (`SLACKWATER_DRIVER__LEASE_TTL_MS`): others take its queries."
+        description="Its last heartbeat is older than a lease (`SLACKWATER_DRIVER__LEASE_TTL_MS`): other drivers take its queries."
     )
-    started_at: datetime = Field(description="When it began.")
-    heartbeat_at: datetime = Field(description="When it was last heard of.")
-    max_queries: int = Field(description="How many queries it takes, internal ones not counted.")
-    queries: list[LeasedQueryItem] = Field(description="The queries that it has, by name.")
+    started_at: datetime = Field(description="Start of the process.")
+    heartbeat_at: datetime = Field(description="Last heartbeat.")
+    max_queries: int = Field(description="Limit of queries, internal ones not counted.")
+    queries: list[LeasedQueryItem] = Field(description="The queries that it runs, by name.")
 
 
 class DriversAnswer(Answer):
-    """The drivers, and what waits for one."""
+    """The drivers, and the queries that wait for one."""
 
     drivers: list[DriverItem] = Field(description="Every driver, the oldest first.")
-    waiting: list[str] = Field(description="Queries that want a driver and have none; the status of each says why.")
+    waiting: list[str] = Field(description="Queries that need a driver and have none; the status of each says why.")
 
 
 class SettingItem(Answer):
-    """A setting as it is in force."""
+    """A setting and its current value."""
 
-    name: str = Field(description="Its name, with dots between its parts.", examples=["driver.max_queries"])
+    name: str = Field(description="Name, with dots between its parts.", examples=["driver.max_queries"])
     variable: str = Field(description="The environment variable that sets it.", examples=["SLACKWATER_DRIVER__MAX_QUERIES"])
-    value: str = Field(description="Its value; secrets are masked, and what is not set is empty.", examples=["100"])
+    value: str = Field(description="Value; secrets are masked, and a setting without a value is empty.", examples=["100"])
     origin: Literal["environment", "default", "command line"] = Field(description="Where the value comes from.")
 
 
 class SettingsAnswer(Answer):
     """Every setting of this service."""
 
-    settings: list[SettingItem] = Field(description="All of them, in the order of `slackwater config show`.")
+    settings: list[SettingItem] = Field(description="All settings, in the order of `slackwater config show`.")
 
 
 DRIVERS: Final[dict[str, Any]] = {

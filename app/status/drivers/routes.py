@@ -1,4 +1,4 @@
-"""GET /v1/drivers and /v1/settings: what the service runs with, for who runs it."""
+"""GET /v1/drivers and /v1/settings: drivers and settings, for operators of the service."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ router = APIRouter(prefix="/v1", tags=["service"], dependencies=[OnlyKnownParame
 
 @router.get(
     "/drivers",
-    summary="List drivers and the queries that they have",
+    summary="List drivers and their queries",
     response_model=DriversAnswer,
     responses={200: answered(DRIVERS, "The drivers, as of their last heartbeats."), **problems(400)},
 )
 async def get_drivers(services: ServicesOf) -> DriversAnswer:
-    """Every process that runs queries, which it has and what carries them; and the queries that no driver has.
+    """Every process that runs queries, with its queries and their execution slots; and the queries without a driver.
 
-    A driver that is `silent` has not said goodbye: its host hangs or is gone, and its row stays until a driver on that host starts.
+    A `silent` driver did not end in order: its host hangs or is gone. Its row stays until a driver starts on that host.
     """
     async with services.database.paging() as connection:
-        found = await list_drivers(connection, services.settings.driver.lease_ttl_ms)
+        drivers = await list_drivers(connection, services.settings.driver.lease_ttl_ms)
         waiting = await list_unplaced(connection)
-    return DriversAnswer(drivers=[_driver(each) for each in found], waiting=waiting)
+    return DriversAnswer(drivers=[_driver(each) for each in drivers], waiting=waiting)
 
 
 @router.get(
@@ -39,9 +39,9 @@ async def get_drivers(services: ServicesOf) -> DriversAnswer:
     responses={200: answered(SETTINGS, "Every setting."), **problems(400)},
 )
 async def get_settings(services: ServicesOf) -> SettingsAnswer:
-    """Every setting of the service that answers, with its value and where that comes from, as `slackwater config show` lists them.
+    """Every setting of the service that answers, with its value and the value's origin, as in `slackwater config show`.
 
-    Secrets are masked. Drivers elsewhere have settings of their own.
+    Secrets are masked. Drivers on other hosts have settings of their own.
     """
     return SettingsAnswer(
         settings=[
@@ -51,29 +51,29 @@ async def get_settings(services: ServicesOf) -> SettingsAnswer:
     )
 
 
-def _driver(found: ListedDriver) -> DriverItem:
+def _driver(driver: ListedDriver) -> DriverItem:
     return DriverItem.model_validate(
         {
-            "id": str(found.id),
-            "host": found.host,
-            "pid": found.pid,
-            "phase": found.phase,
-            "silent": found.is_silent,
-            "started_at": found.started_at,
-            "heartbeat_at": found.heartbeat_at,
-            "max_queries": found.max_queries,
-            "queries": [_leased(each) for each in found.queries],
+            "id": str(driver.id),
+            "host": driver.host,
+            "pid": driver.pid,
+            "phase": driver.phase,
+            "silent": driver.is_silent,
+            "started_at": driver.started_at,
+            "heartbeat_at": driver.heartbeat_at,
+            "max_queries": driver.max_queries,
+            "queries": [_leased(each) for each in driver.queries],
         }
     )
 
 
-def _leased(found: DriverQuery) -> LeasedQueryItem:
+def _leased(query: DriverQuery) -> LeasedQueryItem:
     return LeasedQueryItem.model_validate(
         {
-            "name": found.name,
-            "state": found.state,
-            "internal": is_internal(found.name),
-            "committed_at": found.committed_at,
-            "execution": execution_of(found.execution, found.commit_age_s),
+            "name": query.name,
+            "state": query.state,
+            "internal": is_internal(query.name),
+            "committed_at": query.committed_at,
+            "execution": execution_of(query.execution, query.commit_age_s),
         }
     )

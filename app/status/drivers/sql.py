@@ -1,4 +1,4 @@
-"""Every driver with the queries that it holds, and the queries that wait for one. Read only."""
+"""Every driver with its queries, and the queries that wait for a driver. Read only."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from app.status.sql import AGE_S
 
 @dataclass(frozen=True, slots=True)
 class DriverQuery:
-    """A query whose lease a driver holds.
+    """A query whose lease a driver has.
 
     Attributes:
-        commit_age_s: time since its last commit; None: it has not committed.
-        execution: what was recorded of its slot with that.
+        commit_age_s: time since its last commit; None: there is no commit.
+        execution: the execution that this commit recorded.
     """
 
     name: str
@@ -38,8 +38,8 @@ class ListedDriver:
     """One driver process.
 
     Attributes:
-        is_silent: it has not been heard of for longer than a lease lasts.
-        max_queries: its cap.
+        is_silent: its last heartbeat is older than a lease.
+        max_queries: limit of queries.
         queries: by name.
     """
 
@@ -55,33 +55,33 @@ class ListedDriver:
 
 
 async def list_drivers(connection: AsyncConnection, silent_ms: int) -> list[ListedDriver]:
-    """Return every driver, the longest started first, silent ones too: they say what went wrong.
+    """Return every driver, the longest running first. Silent drivers are included: they show what went wrong.
 
     Args:
         connection: to the database.
-        silent_ms: how long a lease lasts.
+        silent_ms: duration of a lease.
     """
-    found: dict[UUID, ListedDriver] = {}
+    drivers: dict[UUID, ListedDriver] = {}
     for row in await connection.execute(_drivers(silent_ms)):
-        known = found.setdefault(
+        known = drivers.setdefault(
             row.id,
             ListedDriver(row.id, row.host, row.pid, row.phase, row.started_at, row.heartbeat_at, row.is_silent, row.max_queries),
         )
         if row.name is not None:
             known.queries.append(DriverQuery(row.name, row.state, row.committed_at, row.commit_age_s, row.execution))
-    return list(found.values())
+    return list(drivers.values())
 
 
 async def list_unplaced(connection: AsyncConnection) -> list[str]:
-    """Return the names of the queries that want a driver and have none."""
-    wanted = sa.select(query.c.name).join_from(query, query_status).where(query.c.deleted_at.is_(None), IS_UNPLACED)
-    return list((await connection.execute(wanted.order_by(query.c.name))).scalars())
+    """Return the names of queries that need a driver and have none."""
+    names = sa.select(query.c.name).join_from(query, query_status).where(query.c.deleted_at.is_(None), IS_UNPLACED)
+    return list((await connection.execute(names.order_by(query.c.name))).scalars())
 
 
 def _drivers(silent_ms: int) -> sa.Select[Any]:
-    own = sa.and_(commit.c.query_id == query.c.id, commit.c.checkpoint_id == query.c.checkpoint_id)
-    held = driver.outerjoin(query_status, query_status.c.lease_owner == driver.c.id)
-    held = held.outerjoin(query, sa.and_(query.c.id == query_status.c.query_id, query.c.deleted_at.is_(None)))
+    is_commit_of_query = sa.and_(commit.c.query_id == query.c.id, commit.c.checkpoint_id == query.c.checkpoint_id)
+    leases = driver.outerjoin(query_status, query_status.c.lease_owner == driver.c.id)
+    leases = leases.outerjoin(query, sa.and_(query.c.id == query_status.c.query_id, query.c.deleted_at.is_(None)))
     silence = sa.func.make_interval(0, 0, 0, 0, 0, 0, silent_ms / 1000)
     return (
         sa.select(
@@ -91,6 +91,6 @@ def _drivers(silent_ms: int) -> sa.Select[Any]:
             query.c.name, query_status.c.state, commit.c.committed_at, AGE_S.label("commit_age_s"),
             commit.c.detail["execution"].label("execution"),
         )
-        .select_from(held.outerjoin(commit, own))
+        .select_from(leases.outerjoin(commit, is_commit_of_query))
         .order_by(driver.c.started_at, driver.c.id, query.c.name)
     )  # fmt: skip

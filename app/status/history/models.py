@@ -1,4 +1,4 @@
-"""Answers about what happened: events and launches of queries, refused records."""
+"""Answers about the past: events and launches of queries, rejected records."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from app.http.schemas import Answer, QueryError
 
 
 class Event(Answer):
-    """Something that happened to a query."""
+    """An event of a query."""
 
     id: int = Field(description="Rises with every event of the service.")
-    at: datetime = Field(description="When it happened.")
-    kind: str = Field(description="What happened.", examples=["query_transitioned"])
-    from_state: str | None = Field(description="State before; null where the state did not change.")
-    to_state: str | None = Field(description="State after; null where the state did not change.")
-    epoch: int | None = Field(description="Number of the launch that it belongs to; null: of none.")
-    actor: str = Field(description="Who did it: `driver`, a key, `oidc:` and a name, or `api` where no key was asked for.")
+    at: datetime = Field(description="Time of the event.")
+    kind: str = Field(description="Kind of event.", examples=["query_transitioned"])
+    from_state: str | None = Field(description="State before; null if the state did not change.")
+    to_state: str | None = Field(description="State after; null if the state did not change.")
+    epoch: int | None = Field(description="Number of its launch; null: it belongs to none.")
+    actor: str = Field(description="Who did it: `driver`, a key, `oidc:` and a name, or `api` if the service requires no key.")
     detail: dict[str, Any] | None = Field(description="More about it, by kind; null: nothing more.")
 
 
@@ -34,12 +34,12 @@ class Run(Answer):
     """One launch of a query."""
 
     epoch: int = Field(description="Number of the launch.")
-    generation: int = Field(description="Generation of the definition that it ran.")
-    driver_id: str | None = Field(description="The driver that launched it; null: not known.")
-    started_at: datetime = Field(description="When it began.")
-    running_at: datetime | None = Field(description="When it was up; null: not yet, or never.")
-    ended_at: datetime | None = Field(description="When it ended; null: it goes on.")
-    end_reason: str | None = Field(description="Why it ended, as a code; null: it goes on.")
+    generation: int = Field(description="Generation of its definition.")
+    driver_id: str | None = Field(description="The driver that launched it; null: unknown.")
+    started_at: datetime = Field(description="Start of the launch.")
+    running_at: datetime | None = Field(description="Time when it was running; null: not yet, or never.")
+    ended_at: datetime | None = Field(description="End of the launch; null: it has not ended.")
+    end_reason: str | None = Field(description="Why it ended, as a code; null: it has not ended.")
     error: QueryError | None = Field(description="The error that ended it.")
 
 
@@ -54,15 +54,15 @@ class Reject(Answer):
     """A record that could not be read."""
 
     id: int = Field(description="Rises with every reject of the service.")
-    partition: int | None = Field(description="Its partition in the feed; null where it never entered one.")
-    offset: int | None = Field(description="Its place in the feed; null where it never entered one.")
-    reason: str = Field(description="Why it was refused, as a code; `GET /v1/errors/{code}` explains it.")
+    partition: int | None = Field(description="Its partition in the feed; null if it never entered the feed.")
+    offset: int | None = Field(description="Its offset in the feed; null if it never entered the feed.")
+    reason: str = Field(description="Why it was rejected, as a code; `GET /v1/errors/{code}` explains it.")
     detail: str = Field(description="What is wrong with it.")
     excerpt: str | None = Field(
-        description="How it begins; null where it is from a file and the key is not an admin's, or from a feed that has relations outside of "
-        "the key's scope."
+        description="Its first characters; null if it is from a file and the key is not an admin's, or from a feed that also has relations "
+        "outside of the key's scope."
     )
-    at: datetime = Field(description="When it was refused.")
+    at: datetime = Field(description="Time of the rejection.")
 
 
 class RejectPage(Answer):
@@ -70,4 +70,4 @@ class RejectPage(Answer):
 
     items: list[Reject] = Field(description="Rejects, newest first.")
     next: str | None = Field(description="Cursor of the next page; null on the last.")
-    kept: dict[str, int] = Field(description="Reason to number of kept rejects.", examples=[{"event_time_missing": 8255}])
+    kept: dict[str, int] = Field(description="Reason to number of stored rejects.", examples=[{"event_time_missing": 8255}])

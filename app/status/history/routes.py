@@ -1,4 +1,4 @@
-"""Pages of what happened: runs, rejects. Events are in ``query_events``."""
+"""Pages of launches and rejects. Events are in ``query_events``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from app.catalog.stored.targets import entry_of_row, find_relation_async
 from app.db.page_bounds import Most
 from app.http.answers.documented import answered, problems
 from app.http.examples import REJECTS, RUNS
-from app.http.leaving import ended_with_client
+from app.http.leaving import cancel_on_client_disconnect
 from app.http.parameters import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf
 from app.http.requests.paging import Cursor, decode_cursor, page
 from app.status.history import sql as history
 from app.status.history.models import Reject, RejectPage, Run, RunPage
 
 router = APIRouter(prefix="/v1", dependencies=[OnlyKnownParameters])
-Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only those of this reason.")]
+Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", description="Only rejects with this reason.")]
 
 
 @router.get(
@@ -33,7 +33,7 @@ Reason = Annotated[str | None, Query(max_length=100, pattern="^[a-z_]+$", descri
     response_model=RunPage,
     responses={200: answered(RUNS, "Launches, newest first."), **problems(400, 404)},
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_runs(
     name: Name,
     request: Request,  # noqa: ARG001 - the decorator's
@@ -41,12 +41,12 @@ async def get_runs(
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> RunPage:
-    """Each launch has an epoch of its own; its end tells why it ended."""
+    """Launches of a query. Each has its own epoch; `end_reason` says why it ended."""
     before = _number(cursor)
     async with services.database.paging() as connection:
         query_id = await _query_id(connection, name)
-        found = await history.runs_of(connection, query_id, Most(limit + 1, services.settings.limits.page_bytes), before)
-    rows, following = page(found, limit, lambda row: [row.epoch])
+        runs = await history.runs_of(connection, query_id, Most(limit + 1, services.settings.limits.page_bytes), before)
+    rows, following = page(runs, limit, lambda row: [row.epoch])
     items = [
         Run(
             epoch=row.epoch, generation=row.generation, driver_id=None if row.driver_id is None else str(row.driver_id),
@@ -57,13 +57,13 @@ async def get_runs(
     return RunPage(items=items, next=following)
 
 
-_REJECTS: dict[int | str, dict[str, Any]] = {200: answered(REJECTS, "Kept rejects, newest first."), **problems(400, 404)}
+_REJECTS: dict[int | str, dict[str, Any]] = {200: answered(REJECTS, "Stored rejects, newest first."), **problems(400, 404)}
 
 
 @router.get(
     "/streams/{name}/rejects", summary="List a stream's rejects", tags=["records"], response_model=RejectPage, responses=_REJECTS
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_stream_rejects(
     name: Name,
     request: Request,  # noqa: ARG001 - the decorator's
@@ -72,10 +72,10 @@ async def get_stream_rejects(
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> RejectPage:
-    """Records that could not be read, each with its reason, its place, and an excerpt. They never stop a query.
+    """Records that could not be read, each with its reason, its offset, and an excerpt. They never stop a query.
 
-    Details and excerpts of records from files are shown to the role `admin` only. Of a feed that has relations outside of the key's scope
-    a refused record may be theirs: it has no excerpt then.
+    Only the role `admin` sees details and excerpts of records from files. If a feed also has relations outside of the key's scope, its
+    rejects have no excerpt, because a rejected record may belong to one of those relations.
     """
     return await _rejects("stream", name, services, reason, limit, cursor)
 
@@ -83,7 +83,7 @@ async def get_stream_rejects(
 @router.get(
     "/tables/{name}/rejects", summary="List a table's rejects", tags=["records"], response_model=RejectPage, responses=_REJECTS
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_table_rejects(
     name: Name,
     request: Request,  # noqa: ARG001 - the decorator's
@@ -92,10 +92,10 @@ async def get_table_rejects(
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> RejectPage:
-    """Records that could not be read, each with its reason, its place, and an excerpt. They never stop a query.
+    """Records that could not be read, each with its reason, its offset, and an excerpt. They never stop a query.
 
-    Details and excerpts of records from files are shown to the role `admin` only. Of a feed that has relations outside of the key's scope
-    a refused record may be theirs: it has no excerpt then.
+    Only the role `admin` sees details and excerpts of records from files. If a feed also has relations outside of the key's scope, its
+    rejects have no excerpt, because a rejected record may belong to one of those relations.
     """
     return await _rejects("table", name, services, reason, limit, cursor)
 
@@ -105,10 +105,10 @@ async def _rejects(kind: Kind, name: str, services: Services, reason: str | None
     async with services.database.paging() as connection:
         relation = of_kind(await find_relation_async(connection, name), kind, name)
         most = Most(limit + 1, services.settings.limits.page_bytes)
-        found = await history.rejects_of(connection, relation.name, most, before, reason)
-        kept = await history.rejects_by_reason(connection, relation.name)
+        rejects = await history.rejects_of(connection, relation.name, most, before, reason)
+        counts = await history.rejects_by_reason(connection, relation.name)
         is_feed_shown = await find_feed_within_scope(connection, relation.name)
-    rows, following = page(found, limit, lambda row: [row.id])
+    rows, following = page(rejects, limit, lambda row: [row.id])
     is_shown = may_see_files() or not entry_of_row(relation).feed.traits.is_of_host
     items = [
         Reject(
@@ -117,7 +117,7 @@ async def _rejects(kind: Kind, name: str, services: Services, reason: str | None
         )
         for r in rows
     ]  # fmt: skip
-    return RejectPage(items=items, next=following, kept=kept)
+    return RejectPage(items=items, next=following, kept=counts)
 
 
 async def _query_id(connection: AsyncConnection, name: str) -> UUID:

@@ -1,4 +1,4 @@
-"""What happened, to be read page by page: events and runs of queries, rejects; a page's last row may be beyond it (``page_bounds``)."""
+"""Read events and runs of queries, and rejects, page by page. A page's last row may be beyond the page (``page_bounds``)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from app.db.tables import query, query_event, query_run
 
 async def find_query_id(connection: AsyncConnection, name: str) -> UUID | None:
     """Return the id of the query of that name."""
-    found = await connection.execute(sa.select(query.c.id).where(query.c.name == name, query.c.deleted_at.is_(None)))
-    return found.scalar_one_or_none()
+    ids = await connection.execute(sa.select(query.c.id).where(query.c.name == name, query.c.deleted_at.is_(None)))
+    return ids.scalar_one_or_none()
 
 
 async def events_of(connection: AsyncConnection, query_id: UUID, most: Most, after: int | None) -> Sequence[sa.Row[Any]]:
@@ -25,8 +25,8 @@ async def events_of(connection: AsyncConnection, query_id: UUID, most: Most, aft
     statement = sa.select(query_event).where(query_event.c.query_id == query_id).order_by(query_event.c.id).limit(most.items)
     if after is not None:
         statement = statement.where(query_event.c.id > after)
-    found: sa.CursorResult[Any] = await connection.execute(bounded(statement, ("detail",), most.bytes))
-    return found.all()
+    events: sa.CursorResult[Any] = await connection.execute(bounded(statement, ("detail",), most.bytes))
+    return events.all()
 
 
 async def runs_of(connection: AsyncConnection, query_id: UUID, most: Most, before: int | None) -> Sequence[sa.Row[Any]]:
@@ -34,25 +34,25 @@ async def runs_of(connection: AsyncConnection, query_id: UUID, most: Most, befor
     statement = sa.select(query_run).where(query_run.c.query_id == query_id).order_by(query_run.c.epoch.desc()).limit(most.items)
     if before is not None:
         statement = statement.where(query_run.c.epoch < before)
-    found: sa.CursorResult[Any] = await connection.execute(bounded(statement, ("error",), most.bytes))
-    return found.all()
+    runs: sa.CursorResult[Any] = await connection.execute(bounded(statement, ("error",), most.bytes))
+    return runs.all()
 
 
 async def rejects_of(
     connection: AsyncConnection, owner: str, most: Most, before: int | None, reason: str | None
 ) -> Sequence[sa.Row[Any]]:
-    """Return kept rejects of a relation, newest first."""
+    """Return stored rejects of a relation, newest first."""
     statement = sa.select(reject).where(reject.c.owner == owner).order_by(reject.c.id.desc()).limit(most.items)
     if before is not None:
         statement = statement.where(reject.c.id < before)
     if reason is not None:
         statement = statement.where(reject.c.reason == reason)
-    found: sa.CursorResult[Any] = await connection.execute(bounded(statement, ("detail", "excerpt"), most.bytes))
-    return found.all()
+    rejects: sa.CursorResult[Any] = await connection.execute(bounded(statement, ("detail", "excerpt"), most.bytes))
+    return rejects.all()
 
 
 async def rejects_by_reason(connection: AsyncConnection, owner: str) -> dict[str, int]:
-    """Count the kept rejects of a relation by reason."""
+    """Return the number of stored rejects of a relation by reason."""
     rows = await connection.execute(
         sa.select(reject.c.reason, sa.func.count())
         .where(reject.c.owner == owner)

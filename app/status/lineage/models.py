@@ -15,15 +15,15 @@ class LineageRelation(Answer):
     name: str = Field(description="Name of the relation.", examples=["departures"])
     kind: Literal["stream", "table"] = Field(description="Whether it is a stream or a table.")
     origin: Literal["source", "derived"] = Field(description="Registered by a user, or produced by a query.")
-    feed: str = Field(description="Where its records are, as positions call it.", examples=["log:departures"])
+    feed: str = Field(description="The feed of its records, by its name in positions.", examples=["log:departures"])
     end_offsets: dict[str, int] | None = Field(
-        description="Partition to the offset of the next record; null where only the driver can know (files). A derived relation has one "
+        description="Partition to the offset of the next record; null if only the driver can know it (files). A derived relation has one "
         "partition: its rows are numbered across the tasks of its query.",
         examples=[{"0": 9000}],
     )
     newest_ms: int | None = Field(
-        description="Newest event time in the feed: of a source its records' own, of a derived relation how far in the event time of its "
-        "sources its newest row stands. null: none is known."
+        description="Newest event time in the feed: for a source, of its records; for a derived relation, the event time of its "
+        "sources that its newest row has reached. null: unknown."
     )
 
 
@@ -31,24 +31,24 @@ class LineageQuery(Answer):
     """A query."""
 
     name: str = Field(description="Name of the query.")
-    state: QueryState = Field(description="What it is doing now.")
+    state: QueryState = Field(description="Current state.")
     desired_state: DesiredState = Field(description="The desired state.")
     tasks: int = Field(description="Number of its tasks.")
     internal: bool = Field(
-        description="It keeps the rows of the source it reads (`materialize`), and writes no relation of its own."
+        description="It materialises the rows of the source that it reads (`materialize`), and writes no relation of its own."
     )
 
 
 class LineagePartition(Answer):
-    """How far a query has read one partition."""
+    """Progress of a query in one partition."""
 
     partition: int = Field(description="Number of the partition, from 0.")
     next_offset: int | None = Field(description="The next record to read; null before the first launch.")
-    end_offset: int = Field(description="The partition's present end.")
+    end_offset: int = Field(description="The partition's current end.")
     lag: int = Field(description="Records between the two.")
     read_to_ms: int | None = Field(description="Greatest event time read; null before the first record.")
     lag_s: float | None = Field(
-        description="Newest event time in the partition minus the greatest one read, in seconds; 0 when everything is read; null where "
+        description="Newest event time in the partition minus the greatest one read, in seconds; 0 if everything is read; null if "
         "nothing is read yet."
     )
 
@@ -58,11 +58,11 @@ class LineageRead(Answer):
 
     relation: str = Field(description="The relation that is read.")
     query: str = Field(description="The query that reads it.")
-    partitions: list[LineagePartition] = Field(description="Empty where the feed's ends are not known (files).")
-    lag: int | None = Field(description="Unread records; null where that is not known (files).")
+    partitions: list[LineagePartition] = Field(description="Empty if the feed's ends are unknown (files).")
+    lag: int | None = Field(description="Unread records; null if unknown (files).")
     lag_s: float | None = Field(
-        description="How far the query is behind, in seconds of event time: the greatest over the partitions; 0 when everything is read; "
-        "null where it is not known: of files, and where a partition has records and none of them is read."
+        description="Lag of the query in seconds of event time: the greatest over the partitions; 0 if everything is read; "
+        "null if unknown: for files, and if a partition has records and none of them is read."
     )
 
 
@@ -73,23 +73,23 @@ class LineageWrite(Answer):
     relation: str = Field(description="Its result.")
     end_offset: int | None = Field(description="Number of the next row.")
     reached_ms: int | None = Field(
-        description="How far the query has come with its inputs, in event time: a further row never stands before it. null before the "
+        description="Progress of the query in the event time of its inputs: no later row has an earlier time. null before the "
         "first record."
     )
 
 
 class LineageAnswer(Answer):
-    """What a relation is made of, and what is made of it. Nothing stands before what it is made of."""
+    """What a relation is made of, and what is made of it. Each item comes after the items that it is made of."""
 
-    name: str = Field(description="The relation asked about.")
+    name: str = Field(description="The requested relation.")
     kind: Literal["stream", "table"] = Field(description="Whether it is a stream or a table.")
-    relations: list[LineageRelation] = Field(description="Relations, each behind what it is made of.")
-    queries: list[LineageQuery] = Field(description="Queries between them, each behind what it reads.")
+    relations: list[LineageRelation] = Field(description="Relations, each after those that it is made of.")
+    queries: list[LineageQuery] = Field(description="Queries between them, each after those whose results it reads.")
     reads: list[LineageRead] = Field(description="Edges from relations to the queries that read them.")
     writes: list[LineageWrite] = Field(description="Edges from queries to their results.")
-    truncated: bool = Field(description="There is more than fits; what is nearest is there. Ask at a relation further on.")
+    truncated: bool = Field(description="The graph has more items; the nearest are here. Ask for a relation further away.")
     withheld: bool = Field(
-        description="There is more than the key's scope allows: relations outside of it are left out, and queries that read or write them."
+        description="The graph has items outside of the key's scope. Relations outside of it are left out, and queries that read or write them."
     )
 
 

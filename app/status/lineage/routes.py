@@ -1,4 +1,4 @@
-"""GET …/lineage: what a relation is made of, what is made of it, and how far each query has come."""
+"""GET …/lineage: what a relation is made of, what is made of it, and the progress of each query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.access.rules import scope_in_force
 from app.access.scopes_sql import find_visible_queries
 from app.catalog.stored.relations import Kind, of_kind
 from app.http.answers.documented import answered, problems
-from app.http.leaving import ended_with_client
+from app.http.leaving import cancel_on_client_disconnect
 from app.http.parameters import Name, OnlyKnownParameters, Services, ServicesOf
 from app.status.lineage.models import (
     LINEAGE,
@@ -37,15 +37,15 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {200: answered(LINEAGE, "The graph
     response_model=LineageAnswer,
     responses=_RESPONSES,
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_stream_lineage(
     name: Name,
     request: Request,  # noqa: ARG001 - the decorator's
     services: ServicesOf,
 ) -> LineageAnswer:
-    """Relations and queries, upstream and downstream, with what each query has still to read in records and in seconds of event time.
+    """Relations and queries, upstream and downstream, with the lag of each query in records and in seconds of event time.
 
-    Other inputs of queries further down are left out. Everything is drawn from what is committed, whether a driver lives or not.
+    Other inputs of downstream queries are left out. The graph shows committed facts, whether a driver is alive or not.
     """
     return await _lineage("stream", name, services)
 
@@ -57,15 +57,15 @@ async def get_stream_lineage(
     response_model=LineageAnswer,
     responses=_RESPONSES,
 )
-@ended_with_client
+@cancel_on_client_disconnect
 async def get_table_lineage(
     name: Name,
     request: Request,  # noqa: ARG001 - the decorator's
     services: ServicesOf,
 ) -> LineageAnswer:
-    """Relations and queries, upstream and downstream, with what each query has still to read in records and in seconds of event time.
+    """Relations and queries, upstream and downstream, with the lag of each query in records and in seconds of event time.
 
-    Other inputs of queries further down are left out. Everything is drawn from what is committed, whether a driver lives or not.
+    Other inputs of downstream queries are left out. The graph shows committed facts, whether a driver is alive or not.
     """
     return await _lineage("table", name, services)
 

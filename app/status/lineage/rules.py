@@ -1,4 +1,4 @@
-"""The graph of relations and queries around a relation, and how far each reader has come. Pure: facts in, edges out."""
+"""The graph of relations and queries around a relation, and the progress of each reader. Pure: facts in, edges out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 from uuid import UUID
 
 Places = Mapping[str, Mapping[str, int]]
-"""Feed → partition → offset or event time, as the row of a commit has them."""
+"""Feed → partition → offset or event time, as a commit row has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Part:
 
     Attributes:
         end_offset: of the next record.
-        newest_ms: greatest event time of its newest batches; of a derived feed the head of its newest rows. None without any.
+        newest_ms: greatest event time of its newest batches; for a derived feed the head of its newest rows. None without any.
     """
 
     partition: int
@@ -32,11 +32,11 @@ class FeedFact:
     """A feed.
 
     Attributes:
-        name: as positions call it.
-        parts: in the order of partitions; None where its offsets do not count records (``Traits.has_heads``).
+        name: in positions.
+        parts: in the order of partitions; None if its offsets do not count records (``Traits.has_heads``).
         next_sequence: of a derived feed; None for a source's.
-        reached_ms: how far the merge of the producer's inputs has come (P3); None for a source.
-        ends: where there are no parts: partition → position behind what was found.
+        reached_ms: progress of the merge of the producer's inputs (P3); None for a source.
+        ends: for feeds without parts: partition → position after the known records.
         holds: ``Traits.holds``.
     """
 
@@ -53,7 +53,7 @@ class RelationFact:
     """A relation.
 
     Attributes:
-        produced_by: name of the query that writes it; None for a source, and for a result that was kept when its query was deleted.
+        produced_by: name of the query that writes it; None for a source, and for a result that outlived its query.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Graph:
     """Relations and queries by name.
 
     Attributes:
-        is_whole: False: there are more than were loaded.
+        is_whole: False: the graph has more items than were loaded.
     """
 
     relations: Mapping[str, RelationFact]
@@ -99,11 +99,11 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class PartRead:
-    """How far a query has read a partition.
+    """Progress of a query in a partition.
 
     Attributes:
         next_offset: None before the query's first launch.
-        records: that are unread.
+        records: unread ones.
         lag_ms: see ``Read``.
     """
 
@@ -120,10 +120,10 @@ class Read:
     """An edge from a relation to a query.
 
     Attributes:
-        parts: empty where the ends of the feed are not known.
-        records: that are unread, over all partitions; None where that is not known.
-        lag_ms: greatest, over the partitions, of newest event time − greatest event time read; 0 of one that is read to its end. None
-            where it is not known: of offsets that do not count records, and where nothing has been read of a partition that has records.
+        parts: empty if the ends of the feed are unknown.
+        records: unread ones, over all partitions; None if unknown.
+        lag_ms: greatest, over the partitions, of newest event time − greatest event time read; 0 for a partition that is read to its end.
+            None if unknown: offsets do not count records, or nothing is read of a partition that has records.
     """
 
     relation: str
@@ -138,8 +138,8 @@ class Write:
     """An edge from a query to its result.
 
     Attributes:
-        end_offset: number of the next row; None where the feed is not there.
-        reached_ms: how far, in event time, the merge of the query's inputs has come; None before the first record.
+        end_offset: number of the next row; None if the feed does not exist.
+        reached_ms: progress of the merge of the query's inputs, in event time; None before the first record.
     """
 
     query: str
@@ -150,10 +150,10 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A graph with its edges, in an order in which nothing stands before what it is made of.
+    """A graph with its edges. Each item comes after the items that it is made of.
 
     Attributes:
-        newest_ms: relation → newest event time in its feed, as far as it is known.
+        newest_ms: relation → newest event time in its feed, if known.
     """
 
     relations: tuple[RelationFact, ...]
@@ -164,7 +164,7 @@ class Lineage:
 
 
 def narrowed(graph: Graph, relations: Callable[[str], bool], queries: Collection[str]) -> Graph:
-    """Return the part of a graph that may be shown: relations whose names ``relations`` allows, and these queries."""
+    """Return the part of a graph that may be shown: relations that ``relations`` allows, and these queries."""
     return replace(
         graph,
         relations={name: relation for name, relation in graph.relations.items() if relations(name)},
@@ -173,7 +173,7 @@ def narrowed(graph: Graph, relations: Callable[[str], bool], queries: Collection
 
 
 def assemble(graph: Graph) -> Lineage:
-    """Put nodes and edges in order.
+    """Return nodes and edges in order.
 
     An internal query (``materialize:<table>``) keeps the rows of the table it reads: it has no edge back, so the graph has no cycle.
     """
@@ -204,7 +204,7 @@ def _places(graph: Graph) -> dict[tuple[str, str], int]:
 
 
 def read_of(graph: Graph, relation: RelationFact, query: QueryFact) -> Read:
-    """Return how far a query has read one of its relations."""
+    """Return the progress of a query in one of its relations."""
     feed = relation.feed
     if feed.parts is None:
         return Read(relation.name, query.name, (), None, None)
@@ -225,11 +225,11 @@ def _part_read(part: Part, query: QueryFact, feed: str, newest: int | None) -> P
 
 
 def newest_ms(graph: Graph, feed: FeedFact) -> int | None:
-    """Return the newest event time in a feed; None without any, and where it is not known."""
+    """Return the newest event time in a feed; None if there is none or it is unknown."""
     return max((ms for part in feed.parts or () if (ms := _newest(graph, feed.name, part)) is not None), default=None)
 
 
 def _newest(graph: Graph, feed: str, part: Part) -> int | None:
-    """Return the newest event time of a partition: of its newest batches, or of what some reader has met before them."""
+    """Return the newest event time of a partition: of its newest batches, or of earlier records that a reader has read."""
     read = [query.read_to.get(feed, {}).get(str(part.partition)) for query in graph.queries.values()]
     return max((ms for ms in (part.newest_ms, *read) if ms is not None), default=None)

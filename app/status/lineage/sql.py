@@ -18,13 +18,13 @@ from engine.plan.model import Feed
 from engine.sources.connector_kinds import OWN_ENDS_SQL
 
 MOST_NODES = 1_000
-"""Relations with their queries that one direction of a graph may have; who has more looks at one further on."""
+"""Limit of relations with their queries in one direction of a graph. For more, ask for a relation further away."""
 
 NEWEST_BATCHES = 1_000
-"""Batches of a partition that are looked through for its newest event time. A record that is so far out of order that it stands before
-them counts once a query has read it."""
+"""Batches of a partition that are searched for its newest event time. A record so far out of order that it is before
+them counts after a query has read it."""
 
-# Breadth first, so that what is nearest is there where there is more than fits. A limit ends the recursion.
+# Breadth first, so that the nearest items are included if there are too many. A limit ends the recursion.
 _GRAPH = sa.text(
     """
     WITH RECURSIVE up (relation, query) AS (
@@ -55,7 +55,7 @@ _GRAPH = sa.text(
     ), (SELECT coalesce(max(size), 0) FROM (SELECT count(*) AS size FROM near GROUP BY way) ways)
     """
 )
-# Of a derived feed the heads rise with the numbers: the last block has the greatest.
+# The heads of a derived feed rise with the numbers: the last block has the greatest.
 _FEEDS = sa.text(
     f"""
     SELECT f.name, f.start_sequence, f.next_sequence, f.reached_ms, (
@@ -77,25 +77,25 @@ Direction = Literal["upstream", "both"]
 async def load_graph(
     connection: AsyncConnection, names: Sequence[str], direction: Direction = "both", most: int = MOST_NODES
 ) -> Graph:
-    """Return what stands around relations: all that they are made of, and all that is made of them.
+    """Return the graph around relations: all that they are made of, and all that is made of them.
 
-    Positions are read before the ends of what is read, so that nothing counts as read that is not.
+    Positions are read before ends, so that no unread record counts as read.
 
     Args:
         connection: of the service's reads.
-        names: of relations; those that are not there are left out.
-        direction: whether what is made of them is wanted.
-        most: relations with their queries in one direction; the nearest come first.
+        names: of relations; unknown names are left out.
+        direction: upstream only, or downstream too.
+        most: limit of relations with their queries in one direction; the nearest come first.
     """
     params = {"names": list(names), "most": most + 1, "is_downstream": direction == "both"}
     relations, queries, size = (await connection.execute(_GRAPH, params)).one()
-    # What its query reads is left out: a feed does not depend on it.
+    # The inputs of its query are left out: a feed does not depend on them.
     entries = [
         (entry_of(name, kind, origin, definition, produced_by, []), origin)
         for name, kind, origin, definition, produced_by in relations or ()
     ]
     feeds = await _load_feeds(connection, [entry.feed for entry, _ in entries])
-    found = [_query(row) for row in queries or ()]
+    query_facts = [_query(row) for row in queries or ()]
     return Graph(
         relations={
             entry.relation.name: RelationFact(
@@ -103,7 +103,7 @@ async def load_graph(
             )
             for entry, origin in entries
         },
-        queries={query.name: query for query in found},
+        queries={query.name: query for query in query_facts},
         is_whole=size <= most,
     )
 
@@ -124,7 +124,7 @@ def _query(row: Sequence[Any]) -> QueryFact:
 
 
 async def _load_feeds(connection: AsyncConnection, feeds: Sequence[Feed]) -> dict[str, FeedFact]:
-    """Return feeds by the names that positions give them."""
+    """Return feeds by their names in positions."""
     params = {"names": [feed.log_feed for feed in feeds], "batches": NEWEST_BATCHES}
     rows = {row[0]: row[1:] for row in await connection.execute(_FEEDS, params)}
     return {feed.name: _feed(feed, rows.get(feed.log_feed)) for feed in feeds}

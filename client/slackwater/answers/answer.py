@@ -1,7 +1,7 @@
-"""Answers of the service: JSON objects whose known parts are attributes.
+"""Answers of the service: JSON objects with attributes for known members.
 
-``slackwater.answers.answer_list`` has a class for each of the interface's answers; it is generated. An answer of a newer service may have more:
-everything is there as items, and in ``raw``.
+``slackwater.answers.answer_list`` has a class for each answer of the API; it is generated. An answer of a newer service may have more members:
+all are available as items, and in ``raw``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Item(Generic[T]):
     """An attribute that reads one member of the JSON.
 
     Args:
-        read: makes a value of its JSON; None: the JSON itself.
-        name: of the member; None: the attribute's.
+        read: converts the JSON to a value; None: the JSON itself.
+        name: of the member; None: the attribute's name.
     """
 
     def __init__(self, read: Callable[[Any], T] | None = None, name: str | None = None) -> None:
@@ -47,7 +47,7 @@ class Answer:
     """A JSON object of the service.
 
     Attributes:
-        raw: the object as it came.
+        raw: the object as received.
     """
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
@@ -66,11 +66,11 @@ class Answer:
         return len(self.raw)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a member, ``default`` where there is none."""
+        """Return a member, or ``default`` if there is none."""
         return self.raw.get(name, default)
 
     def keys(self) -> list[str]:
-        """Return the members' names; with it ``dict(answer)`` works."""
+        """Return the names of members, so that ``dict(answer)`` works."""
         return list(self.raw)
 
     def __eq__(self, other: object) -> bool:
@@ -85,15 +85,15 @@ class Answer:
 
 
 def moment(text: str) -> datetime:
-    """Read a time."""
+    """Parse a time."""
     return datetime.fromisoformat(text)
 
 
 def many(read: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
-    """Return what reads a list."""
+    """Return a function that converts a list."""
     return lambda values: tuple(read(value) for value in values)
 
 
 def by_name(read: Callable[[Any], T]) -> Callable[[Any], dict[str, T]]:
-    """Return what reads an object of equal values."""
+    """Return a function that converts an object with values of one kind."""
     return lambda values: {name: read(value) for name, value in values.items()}

@@ -9,7 +9,7 @@ from slackwater.answers.answer import Answer, Item, many, moment
 
 
 class AdviceItem(Answer):
-    """What one value would have done to the records measured."""
+    """The effect that one value would have had on the measured records."""
 
     value_ms = Item[int]()
     """The value, in milliseconds."""
@@ -21,17 +21,17 @@ class AdviceItem(Answer):
     """Of all records measured, from 0 to 1."""
 
     added_wait_ms = Item[int]()
-    """How much longer than with 0 a result waits, in event time."""
+    """Additional wait of a result compared with 0, in event time."""
 
     exact = Item[bool]()
-    """False: at most so many; the value lies inside a bucket."""
+    """False: the number is an upper bound; the value lies inside a bucket."""
 
     current = Item[bool]()
-    """The value in force."""
+    """This is the current value."""
 
 
 class AggregateExampleItem(Answer):
-    """An aggregate of some values."""
+    """An aggregate over some values."""
 
     call = Item[str]()
     """The aggregate."""
@@ -40,7 +40,7 @@ class AggregateExampleItem(Answer):
     """The values of x in a group, in order."""
 
     gives = Item[Any]()
-    """The result as JSON shows it."""
+    """The result in JSON."""
 
 
 class ApiKeyAnswer(Answer):
@@ -50,7 +50,7 @@ class ApiKeyAnswer(Answer):
     """Who uses it."""
 
     prefix = Item[str]()
-    """How the key begins: enough to tell it from others."""
+    """How the key begins: enough to tell keys apart."""
 
     role = Item[Literal["read", "write", "admin"]]()
     """What it may do; each role includes the ones before: `read`, `write`, `admin`."""
@@ -59,109 +59,109 @@ class ApiKeyAnswer(Answer):
     """Patterns of the names that it may see; null: all."""
 
     created_at = Item[datetime](moment)
-    """When it was made."""
+    """When it was created."""
 
     last_used_at = Item[datetime | None](moment)
     """To the minute; null: never."""
 
     expires_at = Item[datetime | None](moment)
-    """When it ceases to count; null: never."""
+    """When it expires; null: never."""
 
     revoked_at = Item[datetime | None](moment)
-    """When it was revoked; null: it was not."""
+    """When it was revoked; null: it is not revoked."""
 
 
 class AppendedRange(Answer):
-    """Where appended records went: ``count`` consecutive offsets of one partition."""
+    """The offsets of appended records: ``count`` consecutive offsets of one partition."""
 
     partition = Item[int]()
     """Number of the partition, from 0."""
 
     first_offset = Item[int]()
-    """Offset of the first of them."""
+    """First of these offsets."""
 
     last_offset = Item[int]()
-    """Offset of the last of them."""
+    """Last of these offsets."""
 
     count = Item[int]()
-    """How many they are."""
+    """Number of records."""
 
 
 class ArgumentItem(Answer):
     """One argument of a function."""
 
     name = Item[str]()
-    """What it is called here."""
+    """Name of the argument."""
 
     type = Item[str]()
-    """What it may be."""
+    """Allowed types."""
 
     optional = Item[bool]()
-    """It may be left out."""
+    """It may be omitted."""
 
     repeated = Item[bool]()
-    """Any number of them."""
+    """Any number of them is allowed."""
 
 
 class AuditActor(Answer):
-    """Who did it."""
+    """The one who made the change."""
 
     type = Item[Literal["api_key", "oidc", "cli", "anonymous"]]()
-    """`cli`: somebody on the service's machine; `anonymous`: the service asked for no keys."""
+    """`cli`: somebody on the service's machine; `anonymous`: the service required no keys."""
 
     name = Item[str]()
     """Name of the key, subject of the token, or name of the machine's user."""
 
     id = Item[str | None]()
-    """Id of the key: names can be given again."""
+    """Id of the key: a name can be used again after a key is revoked."""
 
 
 class AuditResource(Answer):
-    """What it was done to."""
+    """The changed resource."""
 
     type = Item[Literal["stream", "table", "query", "api_key", "connection"] | None]()
-    """null: the route names none."""
+    """null: the route has none."""
 
     name = Item[str | None]()
-    """Its name; null: the route names none."""
+    """Its name; null: the route has none."""
 
 
 class Change(Answer):
     """One change, or one row of a snapshot."""
 
     kind = Item[Literal["change", "snapshot"]]()
-    """`snapshot`: a row as it is; `change`: what happened to one, or a record."""
+    """`snapshot`: a row as of the snapshot; `change`: a change of a row, or a record."""
 
     op = Item[Literal["upsert", "delete", "append"]]()
     """`append` in a stream."""
 
     partition = Item[int | None]()
-    """Where in the log; null for a row of a snapshot."""
+    """Partition of the log; null for a row of a snapshot."""
 
     sequence = Item[int | None]()
-    """Number of the change over all partitions of a derived relation; absent for those of a source."""
+    """Number of the change over all partitions of a derived relation; absent for sources."""
 
     part = Item[str | None]()
-    """The part of the stream that has the record, where a query appends it; absent: the stream's own log."""
+    """The part of the stream that has the record, if a query appends it; absent: the stream's own log."""
 
     offset = Item[int | None]()
-    """Its place in the partition; null for a row of a snapshot."""
+    """Offset in the partition; null for a row of a snapshot."""
 
     event_time_ms = Item[int]()
-    """Result time. A versioned table's fold keeps the greatest of a key, deletes included."""
+    """Result time. For a versioned table, keep the greatest of a key, deletes included."""
 
     key = Item[dict[str, Any]]()
-    """The key, as columns by name; empty where a stream has none."""
+    """The key, as columns by name; empty if a stream has no key."""
 
     row = Item[dict[str, Any] | None]()
     """Null for a delete."""
 
 
 class CheckAnswer(Answer):
-    """What trying a connection gave."""
+    """Result of a check of a connection."""
 
     outcome = Item[Literal["reached", "not_reached"]]()
-    """Whether the other side answered, and accepted who asks."""
+    """Whether the other system answered and accepted the credentials."""
 
     reason = Item[
         Literal[
@@ -181,11 +181,11 @@ class CheckAnswer(Answer):
         | None
     ]()
     """Why not; null: it was reached. `secret_unavailable`: a secret cannot be decrypted or read; `host_not_allowed`: see
-    `SLACKWATER_CONNECTION_HOSTS`; `not_allowed`: the other side knows who asks and refuses to show what was asked for.
+    `SLACKWATER_CONNECTION_HOSTS`; `not_allowed`: the credentials are valid, but may not read what the check reads.
     """
 
     detail = Item[str]()
-    """What was reached, or what is wrong and what to do."""
+    """The system that was reached, or the fault and its cure."""
 
     took_ms = Item[int]()
     """How long it took."""
@@ -195,13 +195,13 @@ class CommitPlace(Answer):
     """A commit of a query."""
 
     batch_id = Item[int]()
-    """Its number."""
+    """Number of its batch."""
 
     committed_at = Item[datetime](moment)
-    """When it was made."""
+    """When it was committed."""
 
     position = Item[dict[str, dict[str, int]]]()
-    """Feed to partition to the next offset: what its results include."""
+    """Feed to partition to the next offset: the input of its results."""
 
     stream_time_ms = Item[int | None]()
     """Stream time: milliseconds since 1970; null before the first record."""
@@ -211,44 +211,42 @@ class ConnectionAnswer(Answer):
     """A connection, without the values of its secrets."""
 
     name = Item[str]()
-    """Its name; connectors name it."""
+    """Its name, which connectors use."""
 
     type = Item[Literal["kafka", "registry", "s3", "postgres"]]()
-    """Which kind."""
+    """Its kind."""
 
     definition = Item[dict[str, Any]]()
-    """As stored, every default spelled out. In the place of a secret that was given as a value stands `{"set": true}`; `env:`
-    and `file:` are shown.
-    """
+    """As stored, with every default. `{"set": true}` replaces a secret that was sent as a value; `env:` and `file:` are shown."""
 
     version = Item[int]()
     """Rises with every change; the ETag."""
 
     created_at = Item[datetime](moment)
-    """When it was made."""
+    """When it was created."""
 
     updated_at = Item[datetime](moment)
-    """When it was changed last."""
+    """When it was last changed."""
 
 
 class Counter(Answer):
-    """How often something happened at one input or operator since the query began with this state."""
+    """A count of one input or operator since the query began with this state."""
 
     input = Item[str]()
     """Alias of the input, or name of the operator."""
 
     reason = Item[str]()
-    """What happened, as a code."""
+    """What is counted, as a code."""
 
     count = Item[int]()
-    """How often."""
+    """The count."""
 
 
 class DebeziumToken(Answer):
     """What Debezium sends with each request."""
 
     jwt = Item[str]()
-    """The key that was given."""
+    """The key of the request."""
 
     jwt_refresh_token = Item[str]()
     """The same."""
@@ -261,7 +259,7 @@ class DebeziumToken(Answer):
 
 
 class DeliveryTrouble(Answer):
-    """Why nothing is delivered."""
+    """Why results are not delivered."""
 
     code = Item[str]()
     """Stable code; `GET /v1/errors/{code}` explains it."""
@@ -273,24 +271,24 @@ class DeliveryTrouble(Answer):
     """What helps."""
 
     at = Item[datetime | None](moment)
-    """When it was last found; null: it is so at this moment."""
+    """Last time of this failure; null: it is the case now."""
 
 
 class EditChange(Answer):
-    """One part of a definition that differs from the one in force."""
+    """One part of a definition that differs from the stored one."""
 
     pointer = Item[str]()
     """JSON pointer of the part."""
 
     kind = Item[Literal["in_place", "repartition", "needs_new_state"]]()
-    """What the change asks for: nothing more, another sharing out of the state, or new state."""
+    """What the change needs: nothing more, another division of the state, or new state."""
 
     reason = Item[str]()
-    """What becomes of what is held, or why that cannot be used."""
+    """What happens to the stored data, or why it cannot be used."""
 
 
 class EditEffect(Answer):
-    """What the edit does to what is there."""
+    """The effect of the edit on stored data."""
 
     pointer = Item[str]()
     """The part of the definition that causes it."""
@@ -309,19 +307,19 @@ class EditEffect(Answer):
     """What happens."""
 
     operator = Item[str | None]()
-    """Where; null: in the results or the late records."""
+    """The operator; null: the results or the late records."""
 
     at_least = Item[int]()
-    """To how many records, rows or windows at least."""
+    """Least number of records, rows or windows."""
 
     at_most = Item[int]()
-    """To how many at most."""
+    """Greatest number."""
 
     from_ms = Item[int | None]()
-    """The earliest time concerned: event times of records and versions, ends of windows; of a hold the wall clock."""
+    """The earliest time: event times of records and versions, ends of windows; for a hold the wall clock."""
 
     to_ms = Item[int | None]()
-    """The latest one."""
+    """The latest time."""
 
 
 class ErrorItem(Answer):
@@ -331,19 +329,19 @@ class ErrorItem(Answer):
     """Stable snake_case code."""
 
     kind = Item[Literal["request", "definition", "statement", "record", "query", "warning"]]()
-    """`request`: of an answer. `definition`: of a field of a body. `statement`: of a statement of SQL. `record`: of a record
-    that was refused. `query`: of a query that failed, is retried or waits. `warning`: of what was accepted and may still
+    """`request`: of an answer. `definition`: of a field of a body. `statement`: of an SQL statement. `record`: of a rejected
+    record. `query`: of a query that failed, is retried or waits. `warning`: of an accepted definition or record that may
     surprise.
     """
 
     status = Item[int | None]()
-    """HTTP status of answers that carry it; null: it stands in a status."""
+    """HTTP status of answers with this code; null: it is in no answer."""
 
     title = Item[str]()
-    """What the status means here."""
+    """Meaning of the status."""
 
     retryable = Item[bool]()
-    """Whether the same can succeed later without a change."""
+    """Whether the same request can succeed later without a change."""
 
     meaning = Item[str]()
     """What is wrong."""
@@ -353,28 +351,28 @@ class ErrorItem(Answer):
 
 
 class Event(Answer):
-    """Something that happened to a query."""
+    """An event of a query."""
 
     id = Item[int]()
     """Rises with every event of the service."""
 
     at = Item[datetime](moment)
-    """When it happened."""
+    """Time of the event."""
 
     kind = Item[str]()
-    """What happened."""
+    """Kind of event."""
 
     from_state = Item[str | None]()
-    """State before; null where the state did not change."""
+    """State before; null if the state did not change."""
 
     to_state = Item[str | None]()
-    """State after; null where the state did not change."""
+    """State after; null if the state did not change."""
 
     epoch = Item[int | None]()
-    """Number of the launch that it belongs to; null: of none."""
+    """Number of its launch; null: it belongs to none."""
 
     actor = Item[str]()
-    """Who did it: `driver`, a key, `oidc:` and a name, or `api` where no key was asked for."""
+    """Who did it: `driver`, a key, `oidc:` and a name, or `api` if the service requires no key."""
 
     detail = Item[dict[str, Any] | None]()
     """More about it, by kind; null: nothing more."""
@@ -386,53 +384,53 @@ class Execution(Answer):
     mode = Item[Literal["shared", "dedicated", "isolated"]]()
     """`shared`: queries with low load share a slot. `dedicated`: the query's load is high (a batch of 10,000 records, one that
     left records unread, or 15 % of a core over ten seconds); it shares again after 30 seconds with less than 5 % and no
-    such batch. `isolated`: it was at work when a worker died, and does its next batch alone.
+    such batch. `isolated`: it was at work when a worker died, and runs its next batch alone.
     """
 
     is_waiting = Item[bool]()
-    """Its load is high, and it shares a slot all the same: the driver has as many dedicated slots as it takes (eight, or two
-    for each of its cores). It gets the next one that becomes free; meanwhile it gets a part of each scheduling cycle.
+    """Its load is high, but it shares a slot: all dedicated slots of the driver are in use (eight, or two for each core). It
+    gets the next free one; until then it gets a part of each scheduling cycle.
     """
 
     moves = Item[int]()
-    """How often it has changed slots since its launch."""
+    """Number of moves between slots since its launch."""
 
     cpu_share = Item[float | None]()
-    """What its batches took of one core over the ten seconds before the last commit: 0.15 is 15 %."""
+    """CPU time of its batches as a share of one core, over the ten seconds before the last commit: 0.15 is 15 %."""
 
     largest_batch = Item[int | None]()
-    """Records of its largest batch in these seconds."""
+    """Records of its largest batch in these ten seconds."""
 
     max_rows = Item[int | None]()
-    """Its batches are cut to about so many records, since larger ones emitted too much at once; null: they are not."""
+    """Limit of records in a batch, because larger batches emitted too much at once; null: no limit."""
 
     deferred = Item[int]()
-    """How many of its batches since its launch were deferred to the next scheduling cycle of its slot, since earlier batches
-    had emitted as much as a cycle may (64 MiB). A large number means that queries which share its slot emit much.
+    """Number of its batches since its launch that were deferred to the next scheduling cycle of its slot, because earlier
+    batches had emitted the limit of a cycle (64 MiB). A large number means that queries in its slot emit much.
     """
 
 
 class ExpressionExample(Answer):
-    """An expression and what it gives."""
+    """An expression and its value."""
 
     expression = Item[str]()
     """An expression of literals."""
 
     gives = Item[Any]()
-    """Its value as JSON shows it."""
+    """Its value in JSON."""
 
 
 class ForkOrigin(Answer):
-    """What a fork has gone on from."""
+    """The origin of a fork."""
 
     query = Item[str]()
-    """The query that was forked, by its name then."""
+    """The forked query, by its name at that time."""
 
     batch_id = Item[int | None]()
-    """Its newest batch then; null: it had committed none, and the fork started from scratch."""
+    """Its newest batch at that time; null: it had no commit, and the fork started from scratch."""
 
     committed_at = Item[datetime | None](moment)
-    """When it had committed that."""
+    """Time of that commit."""
 
 
 class FunctionShare(Answer):
@@ -442,24 +440,24 @@ class FunctionShare(Answer):
     """Name of the function."""
 
     share = Item[float]()
-    """Share of the ten seconds before the last commit that the query waited for it; part of `tasks` or `reading` in `shares`."""
+    """Share of the ten seconds before the last commit that the query waited for the function; part of `tasks` or `reading` in `shares`."""
 
 
 class Health(Answer):
-    """Alive."""
+    """The process is alive."""
 
     status = Item[Literal["ok"]]()
-    """Always `ok`: the process answers."""
+    """Always `ok`."""
 
 
 class LateRecord(Answer):
-    """A record that came too late, or met expired history."""
+    """A record that came too late, or whose table history had expired."""
 
     id = Item[int]()
-    """Rises with every late record; what a replay names."""
+    """Rises with every late record; replays use it."""
 
     input = Item[str]()
-    """The operator that judged it."""
+    """The operator that found it late."""
 
     reason = Item[str]()
     """Why it is here, as a code."""
@@ -471,23 +469,23 @@ class LateRecord(Answer):
     """Stream time when it came."""
 
     offset = Item[int | None]()
-    """Its offset, where it is a record of an input."""
+    """Its offset, if it is a record of an input."""
 
     record = Item[Any]()
     """The record as the operator saw it, or an excerpt of it as text."""
 
     at = Item[datetime](moment)
-    """When it was kept."""
+    """Time when it was stored."""
 
     replayed_at = Item[datetime | None](moment)
-    """When it was last handed to the query again; null: never."""
+    """Time of its last replay; null: never."""
 
     replay_id = Item[str | None]()
-    """The last replay that it was in; null: none."""
+    """Its last replay; null: none."""
 
 
 class LatenessBucket(Answer):
-    """Records with a lateness above the bucket before, up to and with ``up_to_ms``."""
+    """Records with a lateness above the previous bucket, up to and including ``up_to_ms``."""
 
     up_to_ms = Item[int | None]()
     """Null: no end."""
@@ -497,7 +495,7 @@ class LatenessBucket(Answer):
 
 
 class LineagePartition(Answer):
-    """How far a query has read one partition."""
+    """Progress of a query in one partition."""
 
     partition = Item[int]()
     """Number of the partition, from 0."""
@@ -506,7 +504,7 @@ class LineagePartition(Answer):
     """The next record to read; null before the first launch."""
 
     end_offset = Item[int]()
-    """The partition's present end."""
+    """The partition's current end."""
 
     lag = Item[int]()
     """Records between the two."""
@@ -515,9 +513,7 @@ class LineagePartition(Answer):
     """Greatest event time read; null before the first record."""
 
     lag_s = Item[float | None]()
-    """Newest event time in the partition minus the greatest one read, in seconds; 0 when everything is read; null where
-    nothing is read yet.
-    """
+    """Newest event time in the partition minus the greatest one read, in seconds; 0 if everything is read; null if nothing is read yet."""
 
 
 class LineageQuery(Answer):
@@ -527,7 +523,7 @@ class LineageQuery(Answer):
     """Name of the query."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
+    """Current state."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
     """The desired state."""
@@ -536,7 +532,7 @@ class LineageQuery(Answer):
     """Number of its tasks."""
 
     internal = Item[bool]()
-    """It keeps the rows of the source it reads (`materialize`), and writes no relation of its own."""
+    """It materialises the rows of the source that it reads (`materialize`), and writes no relation of its own."""
 
 
 class LineageRelation(Answer):
@@ -552,16 +548,16 @@ class LineageRelation(Answer):
     """Registered by a user, or produced by a query."""
 
     feed = Item[str]()
-    """Where its records are, as positions call it."""
+    """The feed of its records, by its name in positions."""
 
     end_offsets = Item[dict[str, int] | None]()
-    """Partition to the offset of the next record; null where only the driver can know (files). A derived relation has one
+    """Partition to the offset of the next record; null if only the driver can know it (files). A derived relation has one
     partition: its rows are numbered across the tasks of its query.
     """
 
     newest_ms = Item[int | None]()
-    """Newest event time in the feed: of a source its records' own, of a derived relation how far in the event time of its
-    sources its newest row stands. null: none is known.
+    """Newest event time in the feed: for a source, of its records; for a derived relation, the event time of its sources that
+    its newest row has reached. null: unknown.
     """
 
 
@@ -578,46 +574,46 @@ class LineageWrite(Answer):
     """Number of the next row."""
 
     reached_ms = Item[int | None]()
-    """How far the query has come with its inputs, in event time: a further row never stands before it. null before the first record."""
+    """Progress of the query in the event time of its inputs: no later row has an earlier time. null before the first record."""
 
 
 class LookupResult(Answer):
-    """What there is for one key."""
+    """The result for one key."""
 
     found = Item[bool]()
     """Whether there is a row for the key."""
 
     reason = Item[Literal["row_not_found", "row_deleted", "history_expired"] | None]()
-    """Why there is none."""
+    """Why there is no row."""
 
     row = Item[dict[str, Any] | None]()
-    """The row, as columns by name; null where there is none."""
+    """The row, as columns by name; null if there is none."""
 
 
 class MeAnswer(Answer):
-    """Who asks, and what they may do."""
+    """The caller's name, role and scope."""
 
     name = Item[str | None]()
-    """Name of the API key, or of the token's subject as the history shows it; null where keys are not asked for."""
+    """Name of the API key, or of the token's subject as the history shows it; null where keys are not required."""
 
     role = Item[Literal["read", "write", "admin"]]()
-    """What they may do; each role includes the ones before. `admin` where keys are not asked for."""
+    """What the caller may do; each role includes the ones before. `admin` where keys are not required."""
 
     scope = Item[tuple[str, ...] | None](tuple)
-    """Patterns of the names that they may see; null: all."""
+    """Patterns of the names that the caller may see; null: all."""
 
     key_required = Item[bool]()
-    """Whether the service asks for keys."""
+    """Whether the service requires keys."""
 
 
 class NewApiKeyAnswer(Answer):
-    """A key that was just made: the only answer that ever shows it."""
+    """A new key: the only answer that ever shows it."""
 
     name = Item[str]()
     """Who uses it."""
 
     prefix = Item[str]()
-    """How the key begins: enough to tell it from others."""
+    """How the key begins: enough to tell keys apart."""
 
     role = Item[Literal["read", "write", "admin"]]()
     """What it may do; each role includes the ones before: `read`, `write`, `admin`."""
@@ -626,32 +622,32 @@ class NewApiKeyAnswer(Answer):
     """Patterns of the names that it may see; null: all."""
 
     created_at = Item[datetime](moment)
-    """When it was made."""
+    """When it was created."""
 
     last_used_at = Item[datetime | None](moment)
     """To the minute; null: never."""
 
     expires_at = Item[datetime | None](moment)
-    """When it ceases to count; null: never."""
+    """When it expires; null: never."""
 
     revoked_at = Item[datetime | None](moment)
-    """When it was revoked; null: it was not."""
+    """When it was revoked; null: it is not revoked."""
 
     key = Item[str]()
-    """Keep it now: only its digest is stored."""
+    """Store it now: only its digest is stored."""
 
 
 class OverviewRead(Answer):
-    """A relation that a query reads, and how far."""
+    """A relation that a query reads, and its progress there."""
 
     relation = Item[str]()
     """The relation that is read."""
 
     lag = Item[int | None]()
-    """Records of its feed that are not read yet; null before the query's first commit, and of what is not in the built-in log."""
+    """Unread records of its feed; null before the query's first commit, and for feeds outside the built-in log."""
 
     read_rows = Item[int | None]()
-    """Records of its feed that were read since the query began with this state; null as `lag`. Relations of one feed share it."""
+    """Records of its feed read since the query began with this state; null as `lag`. Relations of one feed share it."""
 
 
 class OverviewRelation(Answer):
@@ -667,7 +663,7 @@ class OverviewRelation(Answer):
     """Registered by a user, or produced by a query."""
 
     appended = Item[int | None]()
-    """Records, or changes of rows, that its feed was ever given; null where that is not known here (files, topics)."""
+    """Records, or changes of rows, ever appended to its feed; null if unknown here (files, topics)."""
 
 
 class PartitionProgress(Answer):
@@ -680,36 +676,36 @@ class PartitionProgress(Answer):
     """The next record to read; everything before is in the result."""
 
     end_offset = Item[int | None]()
-    """The feed's present end; null where only the driver can know (files)."""
+    """The feed's current end; null if only the driver can know it (files)."""
 
     lag = Item[int | None]()
     """Records between the two."""
 
     begins_at = Item[int | None]()
-    """Where reading began, because retention had removed what the query was to begin with: `records_lost` in `counters` says
-    how many records that were. Null: nothing was gone.
+    """Where reading began, if retention had removed the first records of the query: `records_lost` in `counters` has the
+    number of lost records. Null: no record was lost.
     """
 
     open_records = Item[int]()
-    """Of a topic: offsets behind `end_offset` that transactions hold back which have not ended, as found at most ten seconds
-    ago. They are read when these end.
+    """For a topic: offsets behind `end_offset` that open transactions hold back, as of at most ten seconds ago. The query
+    reads them when these transactions end.
     """
 
     open_since = Item[datetime | None](moment)
-    """Since when `end_offset` has stood still for such a transaction; null: for none. After a minute the status has a `reason` for it."""
+    """Time since which an open transaction holds `end_offset` back; null: none does. After a minute the status has a `reason` for it."""
 
 
 class PartitionRange(Answer):
-    """What a partition of a log holds: offsets from ``start_offset`` up to, not including, ``next_offset``."""
+    """The range of a partition of a log: offsets from ``start_offset`` up to, not including, ``next_offset``."""
 
     partition = Item[int]()
     """Number of the partition, from 0."""
 
     start_offset = Item[int]()
-    """Offset of the oldest record that is kept."""
+    """Offset of the oldest record."""
 
     next_offset = Item[int]()
-    """Offset that the next record gets."""
+    """Offset of the next record."""
 
 
 class ProblemItem(Answer):
@@ -725,24 +721,24 @@ class ProblemItem(Answer):
     """What is wrong and what to do about it."""
 
     type = Item[str | None]()
-    """Where the code is explained, relative to the service."""
+    """URL of the explanation of the code, relative to the service."""
 
 
 class PseudoColumnItem(Answer):
     """A pseudo-column."""
 
     form = Item[str]()
-    """How it is written."""
+    """Its form in expressions."""
 
     type = Item[str]()
     """Type of its values."""
 
     description = Item[str]()
-    """What it says, and where there is one."""
+    """Its meaning, and the relations that have it."""
 
 
 class Quantiles(Answer):
-    """A lateness in milliseconds that so many of the records do not exceed; null before the first record."""
+    """Lateness in milliseconds that this share of the records does not exceed; null before the first record."""
 
     p50 = Item[int | None]()
     """Half of the records."""
@@ -758,27 +754,27 @@ class Quantiles(Answer):
 
 
 class Readiness(Answer):
-    """What the service needs, and whether it is there."""
+    """Dependencies of the service, and their states."""
 
     status = Item[Literal["ready", "not_ready"]]()
-    """Always `ready` with status 200; what is not ready answers 503."""
+    """Always `ready` with status 200; otherwise the answer is 503."""
 
     checks = Item[dict[str, str]]()
     """`database`, the `schema`'s version, `driver`: ready, starting, failing or none."""
 
 
 class Reason(Answer):
-    """What keeps a query from its desired state, and what can be done about it."""
+    """Why a query is not in its desired state, and what can be done about it."""
 
     code = Item[str]()
-    """Stable code of the reason; of an error `GET /v1/errors/{code}` explains it."""
+    """Stable code of the reason; `GET /v1/errors/{code}` explains error codes."""
 
     detail = Item[str]()
-    """What is in the way, and what to do about it."""
+    """The obstacle, and what to do about it."""
 
 
 class RecordPlace(Answer):
-    """Where a record is in the feed of its relation."""
+    """Place of a record in the feed of its relation."""
 
     partition = Item[int]()
     """Number of the partition, from 0."""
@@ -787,8 +783,8 @@ class RecordPlace(Answer):
     """Offset in it."""
 
     part = Item[str | None]()
-    """The part of the stream that has it, where queries append to that; null: the relation's own log. `partition` and `offset`
-    are the part's, and are asked for with `part=`.
+    """The part of the stream that has it, if queries append to the stream; null: the relation's own log. `partition` and
+    `offset` are of the part: give its name as `part=`.
     """
 
 
@@ -799,37 +795,37 @@ class RecordsAnswer(Answer):
     """Name of the stream."""
 
     part = Item[str | None]()
-    """The part of the stream whose records these are; null: its own log's."""
+    """The part of the stream that these records are from; null: its own log."""
 
     parts = Item[tuple[str, ...]](tuple)
-    """What queries have appended to the stream, each to be read with `part=`; `/changes` has all records together."""
+    """Results that queries append to the stream; read each with `part=`. `/changes` has all records together."""
 
     partition = Item[int | None]()
-    """Null where a derived stream is read as a whole."""
+    """Null if a derived stream is read as a whole."""
 
     partition_count = Item[int | None]()
-    """How many partitions the stream has, from 0; each is read on its own. Null where a derived stream is read as a whole."""
+    """Number of partitions of the stream, from 0; each is read separately. Null if a derived stream is read as a whole."""
 
     records = Item[tuple[dict[str, Any], ...]](tuple)
     """Records in offset order."""
 
     next_offset = Item[int]()
-    """Where to go on."""
+    """Offset to continue at."""
 
     end_offset = Item[int]()
-    """Where the partition, or the whole, ends at present."""
+    """Current end of the partition, or of the whole stream."""
 
     position = Item[dict[str, dict[str, int]]]()
     """Feed, partition, next offset: what a derived stream includes; empty for a source."""
 
     stream_time_ms = Item[int | None]()
-    """Stream time of its query as of the last commit, in milliseconds since 1970; null of a source, and before the first record."""
+    """Stream time of its query as of the last commit, in milliseconds since 1970; null for a source, and before the first record."""
 
     committed_at = Item[datetime | None](moment)
-    """When its query last committed; null of a source, and before the first commit."""
+    """Time of its query's last commit; null for a source, and before the first commit."""
 
     stale = Item[bool]()
-    """True while its query does not run; false of a source."""
+    """True while its query does not run; false for a source."""
 
 
 class RefusedReplay(Answer):
@@ -839,10 +835,10 @@ class RefusedReplay(Answer):
     """Id of the late record."""
 
     code = Item[Literal["replay_not_possible", "record_cut"]]()
-    """Why it cannot, as a code; `GET /v1/errors/{code}` explains it."""
+    """Why it cannot be replayed, as a code; `GET /v1/errors/{code}` explains it."""
 
     detail = Item[str]()
-    """Why it cannot."""
+    """Why it cannot be replayed."""
 
 
 class Reject(Answer):
@@ -852,31 +848,31 @@ class Reject(Answer):
     """Rises with every reject of the service."""
 
     partition = Item[int | None]()
-    """Its partition in the feed; null where it never entered one."""
+    """Its partition in the feed; null if it never entered the feed."""
 
     offset = Item[int | None]()
-    """Its place in the feed; null where it never entered one."""
+    """Its offset in the feed; null if it never entered the feed."""
 
     reason = Item[str]()
-    """Why it was refused, as a code; `GET /v1/errors/{code}` explains it."""
+    """Why it was rejected, as a code; `GET /v1/errors/{code}` explains it."""
 
     detail = Item[str]()
     """What is wrong with it."""
 
     excerpt = Item[str | None]()
-    """How it begins; null where it is from a file and the key is not an admin's, or from a feed that has relations outside of
-    the key's scope.
+    """Its first characters; null if it is from a file and the key is not an admin's, or from a feed that also has relations
+    outside of the key's scope.
     """
 
     at = Item[datetime](moment)
-    """When it was refused."""
+    """Time of the rejection."""
 
 
 class RejectedRecord(Answer):
     """A record that was not appended."""
 
     index = Item[int]()
-    """Its place in the request, from 0."""
+    """Its index in the request, from 0."""
 
     code = Item[str]()
     """Stable code of the reason; `GET /v1/errors/{code}` explains it."""
@@ -896,28 +892,28 @@ class ResultColumn(Answer):
 
 
 class RetainedCommitAnswer(Answer):
-    """A commit that is retained."""
+    """A retained commit."""
 
     batch_id = Item[int]()
-    """Its number."""
+    """Number of its batch."""
 
     committed_at = Item[datetime](moment)
-    """When it was made."""
+    """When it was committed."""
 
     position = Item[dict[str, dict[str, int]]]()
-    """Feed to partition to the next offset: what its results include."""
+    """Feed to partition to the next offset: the input of its results."""
 
     stream_time_ms = Item[int | None]()
     """Stream time: milliseconds since 1970; null before the first record."""
 
     of_launch = Item[bool]()
-    """A launch went on from it, as after each edit."""
+    """Whether a launch continued from it, as after each edit."""
 
     can_rewind = Item[bool]()
-    """Whether nothing is known to be in the way of going back to this very commit."""
+    """Whether no obstacle to a rewind to this commit is known."""
 
     obstacle = Item[str | None]()
-    """What is in the way; null: nothing is known to be."""
+    """The obstacle; null: none is known."""
 
 
 class RowsAnswer(Answer):
@@ -927,25 +923,25 @@ class RowsAnswer(Answer):
     """Name of the table."""
 
     position = Item[dict[str, dict[str, int]]]()
-    """Feed, partition, next offset: what this includes."""
+    """Feed, partition, next offset: the records that this includes."""
 
     stream_time_ms = Item[int | None]()
     """Stream time of its query as of the last commit, in milliseconds since 1970; null before the first record."""
 
     committed_at = Item[str | None]()
-    """When its query last committed; null before the first commit."""
+    """Time of its query's last commit; null before the first commit."""
 
     stale = Item[bool]()
     """True while the query does not run."""
 
     as_of_ms = Item[int | None]()
-    """The event time asked for; null for now."""
+    """The requested event time; null for now."""
 
     history_starts_at_ms = Item[int | None]()
-    """Before this event time only a key's latest version can answer; null where the table is not versioned."""
+    """Before this event time only a key's latest version can answer; null if the table is not versioned."""
 
     truncated = Item[bool]()
-    """The range of versions asked for begins before the retained history."""
+    """The requested range of versions begins before the retained history."""
 
     next = Item[str | None]()
     """Cursor of the next page; null on the last."""
@@ -955,39 +951,39 @@ class RowsAnswer(Answer):
 
 
 class SettingItem(Answer):
-    """A setting as it is in force."""
+    """A setting and its current value."""
 
     name = Item[str]()
-    """Its name, with dots between its parts."""
+    """Name, with dots between its parts."""
 
     variable = Item[str]()
     """The environment variable that sets it."""
 
     value = Item[str]()
-    """Its value; secrets are masked, and what is not set is empty."""
+    """Value; secrets are masked, and a setting without a value is empty."""
 
     origin = Item[Literal["environment", "default", "command line"]]()
     """Where the value comes from."""
 
 
 class Shares(Answer):
-    """Shares of the last ten seconds that a query's batches took, by what was done."""
+    """Shares of the last ten seconds that a query's batches used, by kind of work."""
 
     reading = Item[float]()
-    """Its records were read, judged and shared out among its tasks."""
+    """Read its records, validate them, and distribute them to its tasks."""
 
     tasks = Item[float]()
-    """Its tasks worked."""
+    """Work of its tasks."""
 
     commit = Item[float]()
-    """Its results were written."""
+    """Write its results."""
 
     other_queries = Item[float]()
-    """Its slot did something else before the query's next batch could begin: others' batches, and what each costs."""
+    """Its slot did other work before the query's next batch could begin: batches of other queries, and overhead."""
 
     busiest_task = Item[float | None]()
-    """Share of the busiest task in the work of all: with `tasks` of 4, 0.25 is even and 0.9 means that few keys have most
-    records. Null where fewer than two had work.
+    """Share of the busiest task in the work of all tasks: with 4 tasks, 0.25 is even, and 0.9 means that few keys have most
+    records. Null if fewer than two tasks had work.
     """
 
 
@@ -995,10 +991,10 @@ class TableFunctionItem(Answer):
     """A function that makes rows."""
 
     form = Item[str]()
-    """How it is written."""
+    """Its form in expressions."""
 
     result = Item[str]()
-    """Type of what stands in each row."""
+    """Type of the value in each row."""
 
     description = Item[str]()
     """Which rows it makes."""
@@ -1008,46 +1004,46 @@ class TypeItem(Answer):
     """A type of columns."""
 
     form = Item[str]()
-    """How it is written."""
+    """Its form in definitions."""
 
     description = Item[str]()
-    """What it holds."""
+    """Its values."""
 
     example = Item[Any]()
-    """A value as JSON shows it."""
+    """A value in JSON."""
 
 
 class Version(Answer):
-    """What runs here."""
+    """Versions of the service."""
 
     version = Item[str]()
     """Version of the service."""
 
     python = Item[str]()
-    """Version of Python below it."""
+    """Version of Python."""
 
     api = Item[Literal["v1"]]()
-    """Version of the HTTP interface, as paths begin."""
+    """Version of the HTTP API, the first part of paths."""
 
 
 class WaitingSpan(Answer):
     """Records or windows that wait, at times from ``from_ms`` to ``to_ms``, both inclusive."""
 
     from_ms = Item[int]()
-    """The earliest time: of a record its event time, of a window its end."""
+    """The earliest time: the event time of a record, or the end of a window."""
 
     to_ms = Item[int]()
     """The latest time."""
 
     at_least = Item[int]()
-    """How many wait there at least."""
+    """Lower bound of their number."""
 
     at_most = Item[int]()
-    """How many at most; the same where the number is exact."""
+    """Upper bound; the same if the number is exact."""
 
 
 class WarningItem(Answer):
-    """Something that was accepted and may still surprise."""
+    """A fact about an accepted definition that may surprise its author."""
 
     pointer = Item[str]()
     """JSON pointer of the definition's field that could be changed."""
@@ -1059,14 +1055,14 @@ class WarningItem(Answer):
     """What happens."""
 
     cure = Item[str]()
-    """What to do where that is not meant."""
+    """What to do if that is not intended."""
 
     type = Item[str]()
-    """Where the code is explained, relative to the service."""
+    """URL of the explanation of the code, relative to the service."""
 
 
 class AcceptedAnswer(Answer):
-    """A desired state that was stored; the status tells when the query has reached it."""
+    """A stored desired state; the status shows when the query has reached it."""
 
     name = Item[str]()
     """Name of the query."""
@@ -1075,7 +1071,7 @@ class AcceptedAnswer(Answer):
     """The desired state."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
+    """Current state."""
 
     generation = Item[int]()
     """Rises when the definition changes."""
@@ -1084,7 +1080,7 @@ class AcceptedAnswer(Answer):
     """Rises with every write; the ETag."""
 
     status = Item[str]()
-    """Where to look."""
+    """URL of the status."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
     """`waiting_for_place`: the desired state waits for a driver."""
@@ -1094,25 +1090,25 @@ class AggregateItem(Answer):
     """An aggregate."""
 
     name = Item[str]()
-    """Which one it is."""
+    """Name of the aggregate."""
 
     form = Item[str]()
-    """How it is written."""
+    """Its form in expressions."""
 
     aliases = Item[tuple[str, ...]](tuple)
     """Other names of it."""
 
     argument = Item[str]()
-    """What it takes."""
+    """Its argument."""
 
     result = Item[str]()
     """Type of its result."""
 
     description = Item[str]()
-    """What it gives."""
+    """What it returns."""
 
     over_tables = Item[bool]()
-    """It also works over a table's rows, whose changes have to be taken out again."""
+    """It also works over a table's rows: it can undo a change of a row."""
 
     example = Item[AggregateExampleItem](AggregateExampleItem)
     """A call with its result."""
@@ -1122,105 +1118,107 @@ class ApiKeyPage(Answer):
     """A page of keys."""
 
     items = Item[tuple[ApiKeyAnswer, ...]](many(ApiKeyAnswer))
-    """Keys, revoked ones too."""
+    """Keys, with revoked ones."""
 
     next = Item[str | None]()
     """Cursor of the next page; null on the last."""
 
 
 class AppendAnswer(Answer):
-    """What became of the records of one request."""
+    """The result of an append request."""
 
     appended = Item[int]()
     """Number of appended records."""
 
     offsets = Item[tuple[AppendedRange, ...]](many(AppendedRange))
-    """Where they are, by partition; empty where none was appended."""
+    """Their offsets, by partition; empty if none was appended."""
 
     rejected_count = Item[int]()
-    """Number of refused records."""
+    """Number of rejected records."""
 
     rejected = Item[tuple[RejectedRecord, ...]](many(RejectedRecord))
-    """The refused records, the first thousand of them."""
+    """The first thousand rejected records."""
 
     older_count = Item[int]()
-    """Of change events: how many were left out, because a newer change of their key, or the same one, came before."""
+    """For change events: number of events left out, because a newer change of the key, or the same one, came before."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
-    """`event_times_before_1990`: the event times of all appended records lie before 1990, as seconds do that are read as milliseconds."""
+    """`event_times_before_1990`: the event times of all appended records are before 1990, as happens if seconds are read as
+    milliseconds.
+    """
 
 
 class AuditEntry(Answer):
-    """One change, or one request that was refused for want of a role or a scope."""
+    """One change, or one request that was denied for lack of a role or a scope."""
 
     id = Item[int]()
     """Rises with every entry."""
 
     at = Item[datetime](moment)
-    """When it was done or refused."""
+    """When the change was made or denied."""
 
     actor = Item[AuditActor](AuditActor)
-    """Who did it, or tried to."""
+    """Who made the request."""
 
     request_id = Item[str | None]()
-    """Also in the answer's X-Request-Id and in the service's log; null: a command, or refusals that were counted."""
+    """Also in the answer's X-Request-Id and in the service's log; null: a command, or an entry for counted denials."""
 
     action = Item[str]()
-    """`create`, `replace`, `delete`, `set_desired_state`, `restart`, `replay`, `rewind`, `revoke`, `check`; of what was
-    refused the method and the route.
+    """`create`, `replace`, `delete`, `set_desired_state`, `restart`, `replay`, `rewind`, `revoke`, `check`; for a denied
+    request the method and the route.
     """
 
     resource = Item[AuditResource](AuditResource)
-    """What it was done to, or tried on."""
+    """The resource of the request."""
 
     outcome = Item[Literal["done", "refused"]]()
-    """Whether it was done, or refused for want of a role or a scope."""
+    """Whether the request was carried out, or denied for lack of a role or a scope."""
 
     code = Item[str | None]()
-    """Of the refusal."""
+    """Error code of the denial."""
 
     repeats = Item[int]()
-    """Equal refusals (the same caller, route, name and code) that this entry counts beside its own: one a minute has an entry.
-    Of a caller who is refused for many names, those beyond 30 a minute are counted in one entry without a name.
+    """Equal denials (the same caller, route, name and code) that this entry counts besides its own: there is one entry a
+    minute. If a caller is denied for more than 30 names a minute, one entry without a name counts the rest.
     """
 
     before = Item[dict[str, Any] | None]()
-    """What it was; null where there was nothing."""
+    """The resource before; null: it did not exist."""
 
     after = Item[dict[str, Any] | None]()
-    """What it is; null where it is gone."""
+    """The resource after; null: it was deleted."""
 
 
 class ChangesAnswer(Answer):
-    """A page of what changed."""
+    """A page of changes."""
 
     name = Item[str]()
     """Name of the relation."""
 
     phase = Item[Literal["snapshot", "changes"]]()
-    """`snapshot` until all rows of the snapshot were given."""
+    """`snapshot` until all rows of the snapshot are sent."""
 
     changes = Item[tuple[Change, ...]](many(Change))
-    """Rows of the snapshot, or changes; empty where there is nothing new."""
+    """Rows of the snapshot, or changes; empty if there is nothing new."""
 
     next = Item[str]()
-    """Cursor to go on with, now or later; the same as an event's id."""
+    """Cursor to continue with, now or later; the same as an event's id."""
 
     caught_up = Item[bool]()
-    """There was nothing behind this page when it was read."""
+    """The page reached the end of the log when it was read."""
 
 
 class CommitsAnswer(Answer):
     """The retained commits of a query."""
 
     items = Item[tuple[RetainedCommitAnswer, ...]](many(RetainedCommitAnswer))
-    """The newest first."""
+    """Newest first."""
 
     newest = Item[CommitPlace | None](CommitPlace)
-    """What is committed now; null: nothing yet."""
+    """The newest commit; null: there is none yet."""
 
     obstacle = Item[str | None]()
-    """What is in the way of going back to any of them as things are now; null: nothing is."""
+    """The present obstacle to any rewind; null: there is none."""
 
 
 class ComparedItem(Answer):
@@ -1271,70 +1269,72 @@ class ConnectionPage(Answer):
 
 
 class Delivery(Answer):
-    """How far the query's results are delivered (`into.connector`)."""
+    """Progress of the delivery of a query's results (`into.connector`)."""
 
     id = Item[str]()
-    """What its target knows it by; another one begins where the target or the result changes."""
+    """Id of the delivery in the target; a new one begins if the target or the result changes."""
 
     type = Item[str]()
     """Of the target."""
 
     state = Item[Literal["delivering", "waiting", "stopped"]]()
-    """`delivering`: what comes is delivered. `waiting`: the target takes nothing now, or no driver is there; it is tried again
-    by itself. `stopped`: trying again cannot help, or the query is stopped.
+    """`delivering`: new rows are delivered. `waiting`: the target accepts nothing now, or there is no driver; the service
+    retries. `stopped`: a retry cannot help, or the query is stopped.
     """
 
     since = Item[datetime](moment)
-    """When it came into this state."""
+    """Start of this state."""
 
     reason = Item[DeliveryTrouble | None](DeliveryTrouble)
     """Why it is not delivering; null: it is."""
 
     position = Item[int]()
-    """Number of the result's row that is delivered next."""
+    """Number of the next row to deliver."""
 
     end_position = Item[int]()
-    """Number behind the result's last row."""
+    """Number after the result's last row."""
 
     lag_rows = Item[int]()
     """Rows that are not delivered yet."""
 
     lag_ms = Item[int | None]()
-    """By how much event time the target is behind the result; null: nothing was delivered yet."""
+    """Event time by which the target is behind the result; null: nothing is delivered yet."""
 
     delivered_rows = Item[int]()
-    """Rows that were delivered since it began."""
+    """Rows delivered since the delivery began."""
 
     delivered_at = Item[datetime | None](moment)
-    """When it last delivered something; null: not yet."""
+    """Time of the last delivery; null: not yet."""
 
     failures = Item[int]()
-    """Attempts that failed since it began."""
+    """Failed attempts since the delivery began."""
 
     attempt = Item[int]()
-    """Attempts that failed in a row."""
+    """Failed attempts in a row."""
 
     next_attempt_at = Item[datetime | None](moment)
-    """When it is tried again after a failure."""
+    """Time of the next attempt after a failure."""
 
 
 class EditPreview(Answer):
-    """What a PUT of this definition would do to the query of that name."""
+    """The effect of a PUT of this definition on the query of that name."""
 
     kind = Item[Literal["no_op", "in_place", "repartition", "needs_new_state"]]()
-    """`repartition`: in place, and the next launch shares the state out among another number of tasks."""
+    """`repartition`: in place, and the next launch divides the state among another number of tasks."""
 
     generation = Item[int]()
-    """Of the definition in force."""
+    """Generation of the stored definition."""
 
     changes = Item[tuple[EditChange, ...]](many(EditChange))
-    """What differs; empty for `no_op`."""
+    """The differing parts; empty for `no_op`."""
 
     effects = Item[tuple[EditEffect, ...]](many(EditEffect))
-    """Of an edit in place: with each task's next record, or at once with `?flush=now`. As of the last commit; estimates are bounds."""
+    """For an edit in place: effects with each task's next record, or at once with `?flush=now`. As of the last commit;
+    estimates are bounds.
+    """
 
     committed_at = Item[datetime | None](moment)
-    """The commit that this is said of; null: there is none yet."""
+    """Time of the commit that the numbers are from; null: there is none yet."""
 
 
 class ErrorList(Answer):
@@ -1355,7 +1355,7 @@ class EventPage(Answer):
 
 
 class ExplainStep(Answer):
-    """What one part of the query says of the record."""
+    """The explanation of one part of the query."""
 
     code = Item[
         Literal[
@@ -1375,18 +1375,18 @@ class ExplainStep(Answer):
             "unknown",
         ]
     ]()
-    """`no_record`: no record with this key and time was read, or none is there any more. `not_read_yet`: in the feed, behind
-    the query's position. `rejected`: refused by its relation. `filtered`: fails a condition. `late`: came too late, or
-    would now. `buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. `expired`, `no_version`,
-    `joined_version`: what the join met. `final`: the window's last word. `shown`: the row is there. `passed`: nothing in
-    the way. `unknown`: not known, and why.
+    """`no_record`: no record with this key and time was read, or it was removed. `not_read_yet`: in the feed, after the
+    query's position. `rejected`: refused by its relation. `filtered`: fails a condition. `late`: arrived too late, or would
+    now. `buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. `expired`, `no_version`,
+    `joined_version`: result of the join. `final`: the window's result does not change. `shown`: the row exists. `passed`:
+    nothing blocks. `unknown`: see the sentence.
     """
 
     blocking = Item[bool]()
-    """Nothing gets past here, or not yet."""
+    """The record does not pass this step, or not yet."""
 
     sentence = Item[str]()
-    """The same for people to read."""
+    """The same as a sentence."""
 
     kind = Item[str]()
     """`source`, `result`, or the operator's kind."""
@@ -1395,71 +1395,71 @@ class ExplainStep(Answer):
     """Stage of the plan."""
 
     operator = Item[str | None]()
-    """Its name in clocks and counters."""
+    """The operator's name in clocks and counters."""
 
     task = Item[int | None]()
-    """The task whose clock counts; null: the smallest clock of all tasks does."""
+    """The task whose clock counts; null: the smallest clock of all tasks counts."""
 
     clock = Item[Literal["stream_time", "table_time", "wall_clock"] | None]()
-    """The clock that it waits for: stream time, the table's time, or the wall clock; null: it waits for none."""
+    """The clock that the record waits for: stream time, the table's time, or the wall clock; null: none."""
 
     now_ms = Item[int | None]()
-    """Where that clock is."""
+    """Present value of that clock."""
 
     until_ms = Item[int | None]()
-    """Where it must be."""
+    """Value that the clock must reach."""
 
     version_ms = Item[int | None]()
-    """Time of the version or row that answers."""
+    """Time of the version or row that is used."""
 
     next_version_ms = Item[int | None]()
-    """When that version ends; null: it is the latest, or none answers."""
+    """When that version ends; null: it is the latest, or there is none."""
 
     reason = Item[str | None]()
     """A finer code: `grace`, `hold`, `late_dropped`, `deleted`, a reject's reason."""
 
     place = Item[RecordPlace | None](RecordPlace)
-    """The record that this is about."""
+    """The record of this step."""
 
 
 class FeedProgress(Answer):
-    """How far one feed has been read."""
+    """Progress of a query in one feed."""
 
     feed = Item[str]()
-    """Where the records are, as positions call it."""
+    """The feed, by its name in positions."""
 
     relations = Item[tuple[str, ...]](tuple)
     """The query's relations that read it."""
 
     is_discovered = Item[bool]()
-    """Whether anything is known of its partitions: topics and files are looked at when a query first reads them, and until
-    then nothing counts as unread.
+    """Whether its partitions are known. The driver discovers topics and files when a query first reads them; until then
+    nothing counts as unread.
     """
 
     partitions = Item[tuple[PartitionProgress, ...]](many(PartitionProgress))
-    """Each partition that has been read or has an end."""
+    """Each partition that the query has read or whose end is known."""
 
 
 class ForkAnswer(Answer):
-    """A fork as it was stored."""
+    """A fork as stored."""
 
     name = Item[str]()
     """Name of the query."""
 
     definition = Item[Any]()
-    """As stored, every default spelled out."""
+    """As stored, with every default."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
     """The desired state."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
+    """Current state."""
 
     internal = Item[bool]()
-    """It keeps the rows of a source with `materialize` and follows that table's definition."""
+    """It materialises the rows of a source (`materialize`) and follows that table's definition."""
 
     fork_of = Item[ForkOrigin | None](ForkOrigin)
-    """Of which query it is a fork, and as of which commit; null: of none."""
+    """The query that it is a fork of, and the commit; null: it is not a fork."""
 
     generation = Item[int]()
     """Rises when the definition changes."""
@@ -1468,23 +1468,23 @@ class ForkAnswer(Answer):
     """Rises with every write; the ETag."""
 
     created_at = Item[datetime](moment)
-    """When it was made."""
+    """Time of creation."""
 
     updated_at = Item[datetime](moment)
-    """When its definition or its desired state was last written."""
+    """Time of the last write of its definition or desired state."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
-    """What may surprise of this definition; empty where nothing does."""
+    """Possible surprises of this definition; empty if there are none."""
 
     changes = Item[tuple[EditChange, ...]](many(EditChange))
-    """What it does otherwise than the original, beside the names; empty where it does the same."""
+    """Its differences from the original, except for the names; may be empty."""
 
 
 class FunctionItem(Answer):
     """A scalar function."""
 
     name = Item[str]()
-    """As it is called; letter case does not count."""
+    """Name in expressions; letter case does not count."""
 
     arguments = Item[tuple[ArgumentItem, ...]](many(ArgumentItem))
     """Its arguments in order."""
@@ -1493,7 +1493,7 @@ class FunctionItem(Answer):
     """Type of its result."""
 
     description = Item[str]()
-    """What it gives."""
+    """What it returns."""
 
     examples = Item[tuple[ExpressionExample, ...]](many(ExpressionExample))
     """Calls with their results."""
@@ -1503,7 +1503,7 @@ class FunctionItem(Answer):
 
 
 class InputLateness(Answer):
-    """How late one input's records come: how far each is behind the greatest event time that its task had read of this input."""
+    """Lateness of the records of one input: how far each was behind the greatest event time that its task had read of this input."""
 
     input = Item[str]()
     """Its alias in the definition."""
@@ -1515,48 +1515,48 @@ class InputLateness(Answer):
     """Whether that is a stream or a table."""
 
     count = Item[int]()
-    """Records measured since the query began with this state; 0 late counts too."""
+    """Records measured since the query began with this state; records that are not late count too."""
 
     max_ms = Item[int]()
     """The greatest lateness."""
 
     quantiles = Item[Quantiles](Quantiles)
-    """Latenesses that most records do not exceed, in milliseconds."""
+    """Lateness that most records do not exceed, in milliseconds."""
 
     buckets = Item[tuple[LatenessBucket, ...]](many(LatenessBucket))
-    """Buckets that hold records; ends are 0, 1, 2, 5, 10 ms and so on up to a year."""
+    """Buckets that have records; their ends are 0, 1, 2, 5, 10 ms and so on up to a year."""
 
 
 class LateRecordPage(Answer):
-    """Late records, and how many there were."""
+    """Late records, and their counts."""
 
     items = Item[tuple[LateRecord, ...]](many(LateRecord))
-    """Kept late records, in the order asked for."""
+    """Stored late records, in the requested order."""
 
     next = Item[str | None]()
     """Cursor of the next page; null on the last."""
 
     counters = Item[tuple[Counter, ...]](many(Counter))
-    """Everything that was counted for the query, by input and reason; kept or not."""
+    """All counts of the query, by input and reason, of stored and other records."""
 
 
 class LeasedQueryItem(Answer):
-    """A query that a driver has."""
+    """A query that a driver runs."""
 
     name = Item[str]()
     """Name of the query."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
+    """Current state."""
 
     internal = Item[bool]()
-    """It keeps the rows of a source with `materialize`."""
+    """It materialises the rows of a source (`materialize`)."""
 
     committed_at = Item[datetime | None](moment)
-    """When it last committed; null before the first commit."""
+    """Time of its last commit; null before the first commit."""
 
     execution = Item[Execution | None](Execution)
-    """Which kind of slot ran its last batch, and why; null before the first."""
+    """Kind of slot that ran its last batch, and why; null before the first batch."""
 
 
 class LineageRead(Answer):
@@ -1569,40 +1569,40 @@ class LineageRead(Answer):
     """The query that reads it."""
 
     partitions = Item[tuple[LineagePartition, ...]](many(LineagePartition))
-    """Empty where the feed's ends are not known (files)."""
+    """Empty if the feed's ends are unknown (files)."""
 
     lag = Item[int | None]()
-    """Unread records; null where that is not known (files)."""
+    """Unread records; null if unknown (files)."""
 
     lag_s = Item[float | None]()
-    """How far the query is behind, in seconds of event time: the greatest over the partitions; 0 when everything is read; null
-    where it is not known: of files, and where a partition has records and none of them is read.
+    """Lag of the query in seconds of event time: the greatest over the partitions; 0 if everything is read; null if unknown:
+    for files, and if a partition has records and none of them is read.
     """
 
 
 class LookupAnswer(Answer):
-    """One result for each key, in their order."""
+    """One result for each key, in order."""
 
     table = Item[str]()
     """Name of the table."""
 
     position = Item[dict[str, dict[str, int]]]()
-    """Feed, partition, next offset: what this includes."""
+    """Feed, partition, next offset: the records that this includes."""
 
     stream_time_ms = Item[int | None]()
     """Stream time of its query as of the last commit, in milliseconds since 1970; null before the first record."""
 
     committed_at = Item[str | None]()
-    """When its query last committed; null before the first commit."""
+    """Time of its query's last commit; null before the first commit."""
 
     stale = Item[bool]()
     """True while the query does not run."""
 
     as_of_ms = Item[int | None]()
-    """The event time asked for; null for now."""
+    """The requested event time; null for now."""
 
     history_starts_at_ms = Item[int | None]()
-    """Before this event time only a key's latest version can answer; null where the table is not versioned."""
+    """Before this event time only a key's latest version can answer; null if the table is not versioned."""
 
     results = Item[tuple[LookupResult, ...]](many(LookupResult))
     """One for each key, in the order of the keys."""
@@ -1615,32 +1615,32 @@ class NearRecord(Answer):
     """Its event time, in milliseconds since 1970."""
 
     place = Item[RecordPlace](RecordPlace)
-    """Where it is."""
+    """Place of the record."""
 
     is_read = Item[bool]()
     """Whether the query has read it."""
 
 
 class OneQueryAnswer(Answer):
-    """A query, and the same in SQL."""
+    """A query, and its equivalent in SQL."""
 
     name = Item[str]()
     """Name of the query."""
 
     definition = Item[Any]()
-    """As stored, every default spelled out."""
+    """As stored, with every default."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
     """The desired state."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
+    """Current state."""
 
     internal = Item[bool]()
-    """It keeps the rows of a source with `materialize` and follows that table's definition."""
+    """It materialises the rows of a source (`materialize`) and follows that table's definition."""
 
     fork_of = Item[ForkOrigin | None](ForkOrigin)
-    """Of which query it is a fork, and as of which commit; null: of none."""
+    """The query that it is a fork of, and the commit; null: it is not a fork."""
 
     generation = Item[int]()
     """Rises when the definition changes."""
@@ -1649,36 +1649,36 @@ class OneQueryAnswer(Answer):
     """Rises with every write; the ETag."""
 
     created_at = Item[datetime](moment)
-    """When it was made."""
+    """Time of creation."""
 
     updated_at = Item[datetime](moment)
-    """When its definition or its desired state was last written."""
+    """Time of the last write of its definition or desired state."""
 
     sql = Item[str]()
-    """The statement that the definition stands for; carried out again it means the same."""
+    """The statement equivalent to the definition."""
 
     statement = Item[str | None]()
-    """The statement that made it, as it was written; null where JSON did, or has changed it since."""
+    """The original text of the statement that made it; null if JSON made it, or has changed it since."""
 
 
 class OperatorItem(Answer):
-    """A form of expression that is no call."""
+    """A form of expression other than a call."""
 
     form = Item[str]()
-    """How it is written; […] may be left out."""
+    """Its form; parts in […] may be omitted."""
 
     result = Item[str]()
     """Type of its result."""
 
     description = Item[str]()
-    """What it gives."""
+    """What it returns."""
 
     examples = Item[tuple[ExpressionExample, ...]](many(ExpressionExample))
     """Expressions with their results."""
 
 
 class OverviewDelivery(Answer):
-    """How the delivery of a query's results is (`into.connector`)."""
+    """The delivery of a query's results (`into.connector`)."""
 
     state = Item[Literal["delivering", "waiting", "stopped"]]()
     """As in the query's status."""
@@ -1697,19 +1697,19 @@ class QueryAnswer(Answer):
     """Name of the query."""
 
     definition = Item[Any]()
-    """As stored, every default spelled out."""
+    """As stored, with every default."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
     """The desired state."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
+    """Current state."""
 
     internal = Item[bool]()
-    """It keeps the rows of a source with `materialize` and follows that table's definition."""
+    """It materialises the rows of a source (`materialize`) and follows that table's definition."""
 
     fork_of = Item[ForkOrigin | None](ForkOrigin)
-    """Of which query it is a fork, and as of which commit; null: of none."""
+    """The query that it is a fork of, and the commit; null: it is not a fork."""
 
     generation = Item[int]()
     """Rises when the definition changes."""
@@ -1718,14 +1718,14 @@ class QueryAnswer(Answer):
     """Rises with every write; the ETag."""
 
     created_at = Item[datetime](moment)
-    """When it was made."""
+    """Time of creation."""
 
     updated_at = Item[datetime](moment)
-    """When its definition or its desired state was last written."""
+    """Time of the last write of its definition or desired state."""
 
 
 class QueryError(Answer):
-    """What is wrong with a query that failed or is retried."""
+    """The error of a query that failed or is retried."""
 
     code = Item[str]()
     """Stable code; `GET /v1/errors/{code}` explains it."""
@@ -1734,13 +1734,13 @@ class QueryError(Answer):
     """What happened and what to do."""
 
     domain = Item[Literal["user", "external", "internal"] | None]()
-    """Whose the fault is."""
+    """Who can fix it."""
 
     retryable = Item[bool | None]()
-    """Whether the next launch may go better with nothing changed."""
+    """Whether the next launch may succeed without a change."""
 
     errors = Item[tuple[ProblemItem, ...] | None](many(ProblemItem))
-    """The faults of a definition that was refused."""
+    """The faults of an invalid definition."""
 
 
 class RegisteredAnswer(Answer):
@@ -1762,43 +1762,43 @@ class RegisteredAnswer(Answer):
     """Columns and types, in order."""
 
     definition = Item[Any]()
-    """A source's definition as stored, every default spelled out; null of a result."""
+    """A source's definition as stored, with every default; null for a result."""
 
     produced_by = Item[str | None]()
-    """The query that writes it; null for a source, and for a result that was kept when its query was deleted."""
+    """The query that writes it; null for a source, and for a result that outlived its query."""
 
     read_by = Item[tuple[str, ...]](tuple)
     """Queries that read it."""
 
     parts = Item[tuple[str, ...]](tuple)
-    """Streams whose records are records of this one as well: of queries with `into.append_to`. Who follows this stream gets
-    them; `/records` reads each by its offsets (`part=`); a query that reads this stream reads them all, merged by event
+    """Streams whose records are records of this one too: results of queries with `into.append_to`. Followers of this stream
+    receive them; `/records` reads each by its offsets (`part=`); a query that reads this stream reads all, merged by event
     time.
     """
 
     append_to = Item[str | None]()
-    """The stream that it is a part of; null of none."""
+    """The stream that it is a part of; null: of none."""
 
     read_only = Item[bool]()
-    """Others fill it (`CREATE SOURCE …`): appends are refused, and no query may append to it."""
+    """Another system fills it (`CREATE SOURCE …`): appends are refused, and no query may append to it."""
 
     partitions = Item[tuple[PartitionRange, ...] | None](many(PartitionRange))
-    """Where its log begins and ends; null without a log of its own."""
+    """Range of each partition of its log; null without a log of its own."""
 
     version = Item[int]()
     """Rises with every write; the ETag."""
 
     created_at = Item[datetime](moment)
-    """When it was made."""
+    """Time of creation."""
 
     updated_at = Item[datetime](moment)
-    """When its definition was last written."""
+    """Time of the last write of its definition."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
-    """What may surprise of this definition; empty where nothing does."""
+    """Possible surprises of this definition; empty if there are none."""
 
     sql = Item[str]()
-    """The statement that means the same."""
+    """The equivalent statement."""
 
 
 class RejectPage(Answer):
@@ -1811,7 +1811,7 @@ class RejectPage(Answer):
     """Cursor of the next page; null on the last."""
 
     kept = Item[dict[str, int]]()
-    """Reason to number of kept rejects."""
+    """Reason to number of stored rejects."""
 
 
 class RelationAnswer(Answer):
@@ -1833,84 +1833,84 @@ class RelationAnswer(Answer):
     """Columns and types, in order."""
 
     definition = Item[Any]()
-    """A source's definition as stored, every default spelled out; null of a result."""
+    """A source's definition as stored, with every default; null for a result."""
 
     produced_by = Item[str | None]()
-    """The query that writes it; null for a source, and for a result that was kept when its query was deleted."""
+    """The query that writes it; null for a source, and for a result that outlived its query."""
 
     read_by = Item[tuple[str, ...]](tuple)
     """Queries that read it."""
 
     parts = Item[tuple[str, ...]](tuple)
-    """Streams whose records are records of this one as well: of queries with `into.append_to`. Who follows this stream gets
-    them; `/records` reads each by its offsets (`part=`); a query that reads this stream reads them all, merged by event
+    """Streams whose records are records of this one too: results of queries with `into.append_to`. Followers of this stream
+    receive them; `/records` reads each by its offsets (`part=`); a query that reads this stream reads all, merged by event
     time.
     """
 
     append_to = Item[str | None]()
-    """The stream that it is a part of; null of none."""
+    """The stream that it is a part of; null: of none."""
 
     read_only = Item[bool]()
-    """Others fill it (`CREATE SOURCE …`): appends are refused, and no query may append to it."""
+    """Another system fills it (`CREATE SOURCE …`): appends are refused, and no query may append to it."""
 
     partitions = Item[tuple[PartitionRange, ...] | None](many(PartitionRange))
-    """Where its log begins and ends; null without a log of its own."""
+    """Range of each partition of its log; null without a log of its own."""
 
     version = Item[int]()
     """Rises with every write; the ETag."""
 
     created_at = Item[datetime](moment)
-    """When it was made."""
+    """Time of creation."""
 
     updated_at = Item[datetime](moment)
-    """When its definition was last written."""
+    """Time of the last write of its definition."""
 
 
 class ReplayAnswer(Answer):
-    """A replay that was noted; the query's next batch brings it."""
+    """A replay that was accepted; the query's next batch includes it."""
 
     replay_id = Item[str | None]()
-    """Null where all had been replayed before."""
+    """Null if all records were replayed before."""
 
     accepted = Item[int]()
     """Records that go through the query again."""
 
     already_replayed = Item[int]()
-    """Records that were left out because they were replayed before."""
+    """Records left out because they were replayed before."""
 
     refused_count = Item[int]()
     """Number of records that cannot be replayed."""
 
     refused = Item[tuple[RefusedReplay, ...]](many(RefusedReplay))
-    """Records that cannot be replayed, the first hundred of them."""
+    """The first hundred records that cannot be replayed."""
 
     position = Item[dict[str, dict[str, int]]]()
-    """The query's position once they are in its result; good for `min_position`."""
+    """The query's position when these records are in its result; usable as `min_position`."""
 
     more = Item[bool]()
-    """More match the filter: repeat the request."""
+    """More records match the filter: repeat the request."""
 
 
 class RewindAnswer(Answer):
-    """A query that was put back, as it is stored now."""
+    """A query after a rewind, as it is stored now."""
 
     name = Item[str]()
     """Name of the query."""
 
     definition = Item[Any]()
-    """As stored, every default spelled out."""
+    """As stored, with every default."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
     """The desired state."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
+    """Current state."""
 
     internal = Item[bool]()
-    """It keeps the rows of a source with `materialize` and follows that table's definition."""
+    """It materialises the rows of a source (`materialize`) and follows that table's definition."""
 
     fork_of = Item[ForkOrigin | None](ForkOrigin)
-    """Of which query it is a fork, and as of which commit; null: of none."""
+    """The query that it is a fork of, and the commit; null: it is not a fork."""
 
     generation = Item[int]()
     """Rises when the definition changes."""
@@ -1919,84 +1919,84 @@ class RewindAnswer(Answer):
     """Rises with every write; the ETag."""
 
     created_at = Item[datetime](moment)
-    """When it was made."""
+    """Time of creation."""
 
     updated_at = Item[datetime](moment)
-    """When its definition or its desired state was last written."""
+    """Time of the last write of its definition or desired state."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
-    """What may surprise of this definition; empty where nothing does."""
+    """Possible surprises of this definition; empty if there are none."""
 
     before = Item[CommitPlace](CommitPlace)
-    """Its newest commit until now."""
+    """Its newest commit before the rewind."""
 
     after = Item[CommitPlace](CommitPlace)
-    """Its newest commit from now on."""
+    """Its newest commit after the rewind."""
 
     removed_rows = Item[int]()
-    """Records of the resulting stream, or changes of the resulting table, that are gone."""
+    """Number of removed records of the resulting stream, or changes of the resulting table."""
 
     changes = Item[tuple[EditChange, ...]](many(EditChange))
-    """What the definition does otherwise from here on."""
+    """The differences of the new definition."""
 
     dry_run = Item[bool]()
-    """Nothing was done: it would have been this."""
+    """True: nothing was changed; the answer shows what would be."""
 
 
 class SettingAdvice(Answer):
-    """A setting of the query, or of a table it reads, and what other values would have done."""
+    """A setting of the query, or of a table that it reads, and the effect of other values."""
 
     pointer = Item[str]()
-    """Where it stands in the definition."""
+    """JSON pointer into the definition."""
 
     relation = Item[str | None]()
-    """The table whose definition `pointer` is of; null: the query's."""
+    """The table whose definition `pointer` refers to; null: the query's."""
 
     operator = Item[str | None]()
-    """The join or aggregation that judges."""
+    """The join or aggregation that decides which records are late."""
 
     input = Item[str | None]()
-    """The input whose records are judged; null: what operators before it made."""
+    """The input whose records are measured; null: results of earlier operators."""
 
     rule = Item[str]()
-    """Code of the rule that judges."""
+    """Code of the rule that decides."""
 
     current_ms = Item[int | None]()
-    """The value in force, in milliseconds; null: none is set."""
+    """The current value, in milliseconds; null: none is set."""
 
     count = Item[int]()
     """Records measured."""
 
     exact = Item[bool]()
-    """False: a session may still take some of the records that count as late."""
+    """False: a session may still include some of the records that count as late."""
 
     advice = Item[tuple[AdviceItem, ...]](many(AdviceItem))
-    """From 0 up to the first value that finds nothing late, and the one in force."""
+    """Values from 0 up to the first with no late record, and the current one."""
 
 
 class SettingsAnswer(Answer):
     """Every setting of this service."""
 
     settings = Item[tuple[SettingItem, ...]](many(SettingItem))
-    """All of them, in the order of `slackwater config show`."""
+    """All settings, in the order of `slackwater config show`."""
 
 
 class StatementResult(Answer):
-    """What became of one statement."""
+    """The outcome of one statement."""
 
     statement = Item[str]()
     """The statement, with the values of its variables."""
 
     line = Item[int]()
-    """Where it begins in the script, counted from 1."""
+    """Its first line in the script, counted from 1."""
 
     kind = Item[Literal["done", "rows", "inserted"]]()
-    """`done`: something was registered, created, changed or removed; `rows`: there are columns and rows; `inserted`: records
-    were appended.
+    """`done`: a definition was registered, created, changed or removed; `rows`: there are columns and rows; `inserted`:
+    records were appended.
     """
 
     message = Item[str]()
-    """What was done, in a sentence; of rows how many."""
+    """What was done, in a sentence; for rows, their number."""
 
     relation = Item[str | None]()
     """The stream or table that it made, changed or removed, by its name in paths."""
@@ -2005,44 +2005,44 @@ class StatementResult(Answer):
     """The query that it made, changed or removed."""
 
     definition = Item[dict[str, Any] | None]()
-    """The definition that the statement stands for, as JSON."""
+    """The equivalent definition, as JSON."""
 
     columns = Item[tuple[ResultColumn, ...] | None](many(ResultColumn))
-    """Of rows: the columns in order."""
+    """For rows: the columns in order."""
 
     rows = Item[tuple[tuple[Any, ...], ...] | None](many(tuple))
-    """Of rows: the values of each, in the order of the columns."""
+    """For rows: the values of each, in the order of the columns."""
 
     position = Item[dict[str, Any] | None]()
-    """Of a SELECT from a table: how far the table is."""
+    """For a SELECT from a table: the position of the table."""
 
     notes = Item[tuple[str, ...]](tuple)
-    """What the statement left open, and how it was understood."""
+    """How the statement was understood where it was ambiguous."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
-    """What may surprise of what it made."""
+    """Possible surprises of the definition."""
 
 
 class StoredQueryAnswer(Answer):
-    """A query as it was stored."""
+    """A stored query with its warnings."""
 
     name = Item[str]()
     """Name of the query."""
 
     definition = Item[Any]()
-    """As stored, every default spelled out."""
+    """As stored, with every default."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
     """The desired state."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
+    """Current state."""
 
     internal = Item[bool]()
-    """It keeps the rows of a source with `materialize` and follows that table's definition."""
+    """It materialises the rows of a source (`materialize`) and follows that table's definition."""
 
     fork_of = Item[ForkOrigin | None](ForkOrigin)
-    """Of which query it is a fork, and as of which commit; null: of none."""
+    """The query that it is a fork of, and the commit; null: it is not a fork."""
 
     generation = Item[int]()
     """Rises when the definition changes."""
@@ -2051,17 +2051,17 @@ class StoredQueryAnswer(Answer):
     """Rises with every write; the ETag."""
 
     created_at = Item[datetime](moment)
-    """When it was made."""
+    """Time of creation."""
 
     updated_at = Item[datetime](moment)
-    """When its definition or its desired state was last written."""
+    """Time of the last write of its definition or desired state."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
-    """What may surprise of this definition; empty where nothing does."""
+    """Possible surprises of this definition; empty if there are none."""
 
 
 class TaskStatus(Answer):
-    """An operator in one task: where its clock stands, and what waits in it."""
+    """An operator in one task: its clock, and what waits in it."""
 
     operator = Item[str]()
     """Name of the operator."""
@@ -2076,7 +2076,7 @@ class TaskStatus(Answer):
     """Records that wait inside."""
 
     waiting = Item[tuple[WaitingSpan, ...]](many(WaitingSpan))
-    """What waits, by time, in at most 16 spans; empty where nothing does."""
+    """What waits, by time, in at most 16 spans; empty if nothing waits."""
 
 
 class AuditPage(Answer):
@@ -2100,63 +2100,61 @@ class DriverItem(Answer):
     """A process that runs queries."""
 
     id = Item[str]()
-    """Id of the process: another one after each start; launches of queries name it."""
+    """Id of the process, new after each start; launches of queries name it."""
 
     host = Item[str]()
     """The host that it runs on."""
 
     pid = Item[int]()
-    """Its number there."""
+    """Process id on that host."""
 
     phase = Item[Literal["starting_jvm", "ready", "draining"]]()
-    """`starting_jvm`: it starts its engine; `ready`: it takes queries; `draining`: it stops them and ends."""
+    """`starting_jvm`: it starts its engine; `ready`: it takes queries; `draining`: it stops its queries and ends."""
 
     silent = Item[bool]()
-    """It has not been heard of for longer than a lease lasts (`SLACKWATER_DRIVER__LEASE_TTL_MS`): others take its queries."""
+    """Its last heartbeat is older than a lease (`SLACKWATER_DRIVER__LEASE_TTL_MS`): other drivers take its queries."""
 
     started_at = Item[datetime](moment)
-    """When it began."""
+    """Start of the process."""
 
     heartbeat_at = Item[datetime](moment)
-    """When it was last heard of."""
+    """Last heartbeat."""
 
     max_queries = Item[int]()
-    """How many queries it takes, internal ones not counted."""
+    """Limit of queries, internal ones not counted."""
 
     queries = Item[tuple[LeasedQueryItem, ...]](many(LeasedQueryItem))
-    """The queries that it has, by name."""
+    """The queries that it runs, by name."""
 
 
 class ExplainAnswer(Answer):
-    """Why there is no row yet for a key and a time, or why this one."""
+    """Why there is no row yet for a key and a time, or why it is this one."""
 
     query = Item[str]()
     """Name of the query."""
 
     key = Item[dict[str, str]]()
-    """The values asked for, by the columns' names in the query."""
+    """The values of the question, by the columns' names in the query."""
 
     key_columns = Item[tuple[str, ...]](tuple)
-    """What `key=` is a value of: the query's key. A composite key is asked for as `key.<column>=`."""
+    """The columns of the query's key, which `key=` gives. For a composite key use `key.<column>=`."""
 
     at_ms = Item[int]()
-    """The event time asked about, in milliseconds since 1970."""
+    """The event time of the question, in milliseconds since 1970."""
 
     answer = Item[ExplainStep](ExplainStep)
-    """The step `no_record` where nothing is known of this key and time; else the first step that blocks, else the one that
-    says the most.
-    """
+    """The step `no_record` if nothing is known about this key and time; else the first step that blocks, else the most informative one."""
 
     steps = Item[tuple[ExplainStep, ...]](many(ExplainStep))
-    """One after the other, up to the first that blocks."""
+    """In the order of the query, up to the first that blocks."""
 
     nearest = Item[tuple[NearRecord, ...]](many(NearRecord))
-    """Where the first input has no record with this key and time: the last one before it and the first one after it. Else, and
-    where its feed cannot be searched, empty.
+    """If the first input has no record with this key and time: the last one before it and the first one after it. Otherwise,
+    and if its feed cannot be searched, empty.
     """
 
     position = Item[dict[str, dict[str, int]]]()
-    """What the query had read when it last committed."""
+    """The query's position at its last commit."""
 
     stream_time_ms = Item[int | None]()
     """Stream time as of the last commit, in milliseconds since 1970; null before the first record."""
@@ -2169,7 +2167,7 @@ class ExplainAnswer(Answer):
 
 
 class FunctionsAnswer(Answer):
-    """Everything that expressions of definitions may be made of."""
+    """Everything that expressions of definitions can use."""
 
     functions = Item[tuple[FunctionItem, ...]](many(FunctionItem))
     """Scalar functions."""
@@ -2178,20 +2176,20 @@ class FunctionsAnswer(Answer):
     """Functions that make rows, in `select`."""
 
     pseudo_columns = Item[tuple[PseudoColumnItem, ...]](many(PseudoColumnItem))
-    """What expressions may read that no record has as a column."""
+    """Values that expressions can read but that are not columns of a record."""
 
     aggregates = Item[tuple[AggregateItem, ...]](many(AggregateItem))
-    """Aggregates: of `aggregate`, and written out in `having`."""
+    """Aggregates, for `aggregate` and `having`."""
 
     operators = Item[tuple[OperatorItem, ...]](many(OperatorItem))
-    """Forms that are no calls."""
+    """Forms other than calls."""
 
     types = Item[tuple[TypeItem, ...]](many(TypeItem))
     """Types of columns, and of CAST."""
 
 
 class LatenessAnswer(Answer):
-    """How late records came, and what that says about graces and history retentions."""
+    """The lateness of records, and what it means for graces and history retentions."""
 
     query = Item[str]()
     """Name of the query."""
@@ -2200,10 +2198,10 @@ class LatenessAnswer(Answer):
     """How late the records of each input come."""
 
     settings = Item[tuple[SettingAdvice, ...]](many(SettingAdvice))
-    """What graces and history retentions would have done to them."""
+    """The effect of graces and history retentions on these records."""
 
     committed_at = Item[datetime | None](moment)
-    """The commit as of which this is said; null before the first."""
+    """The commit to which the answer refers; null before the first."""
 
     stale = Item[bool]()
     """True while the query does not run."""
@@ -2213,16 +2211,16 @@ class LineageAnswer(Answer):
     """What a relation is made of, and what is made of it."""
 
     name = Item[str]()
-    """The relation asked about."""
+    """The requested relation."""
 
     kind = Item[Literal["stream", "table"]]()
     """Whether it is a stream or a table."""
 
     relations = Item[tuple[LineageRelation, ...]](many(LineageRelation))
-    """Relations, each behind what it is made of."""
+    """Relations, each after those that it is made of."""
 
     queries = Item[tuple[LineageQuery, ...]](many(LineageQuery))
-    """Queries between them, each behind what it reads."""
+    """Queries between them, each after those whose results it reads."""
 
     reads = Item[tuple[LineageRead, ...]](many(LineageRead))
     """Edges from relations to the queries that read them."""
@@ -2231,52 +2229,50 @@ class LineageAnswer(Answer):
     """Edges from queries to their results."""
 
     truncated = Item[bool]()
-    """There is more than fits; what is nearest is there. Ask at a relation further on."""
+    """The graph has more items; the nearest are here. Ask for a relation further away."""
 
     withheld = Item[bool]()
-    """There is more than the key's scope allows: relations outside of it are left out, and queries that read or write them."""
+    """The graph has items outside of the key's scope. Relations outside of it are left out, and queries that read or write them."""
 
 
 class OverviewQuery(Answer):
-    """A query at a glance."""
+    """A query in the overview."""
 
     name = Item[str]()
     """Name of the query."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
+    """Current state."""
 
     phase = Item[str | None]()
-    """What it does inside its state, as in its status."""
+    """Step inside its state, as in its status."""
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
     """The desired state."""
 
     conditions = Item[tuple[str, ...]](tuple)
-    """`unreachable`, `unplaced`, `stale`, as in its status. Those that begin with `waits_for_` stand there alone: they take a
-    look at what it reads.
-    """
+    """`unreachable`, `unplaced`, `stale`, as in its status. The conditions `waits_for_…` are in the status only: they need its inputs."""
 
     reason = Item[Reason | None](Reason)
-    """Its error, or why no driver has it; null: neither."""
+    """Its error, or why it has no driver; null: neither."""
 
     state_since = Item[datetime](moment)
-    """When it came into this state."""
+    """Start of this state."""
 
     internal = Item[bool]()
-    """It keeps the rows of a source with `materialize` and follows that table's definition."""
+    """It materialises the rows of a source (`materialize`) and follows that table's definition."""
 
     batch_id = Item[int | None]()
     """Number of the last committed batch; null before the first."""
 
     committed_at = Item[datetime | None](moment)
-    """When it last committed; null before the first commit."""
+    """Time of its last commit; null before the first commit."""
 
     stream_time_ms = Item[int | None]()
     """Stream time as of the last commit: milliseconds since 1970; null before the first record."""
 
     batch_ms = Item[int | None]()
-    """Milliseconds that its last batch took: its tasks' work and the commit; null before the first."""
+    """Milliseconds of its last batch: work of its tasks, and the commit; null before the first."""
 
     read_rows = Item[int]()
     """Records read since the query began with this state."""
@@ -2285,10 +2281,10 @@ class OverviewQuery(Answer):
     """Records or changes of rows written since then."""
 
     lag = Item[int | None]()
-    """Records that it has not read yet; null before its first commit, and where the ends of its feeds are not known (files)."""
+    """Unread records; null before its first commit, and if the ends of its feeds are unknown (files)."""
 
     waiting = Item[int]()
-    """Records that wait inside, over all operators and tasks."""
+    """Records that wait in all operators and tasks."""
 
     late = Item[int]()
     """Records that came too late, whatever became of them, since it began with this state."""
@@ -2297,13 +2293,13 @@ class OverviewQuery(Answer):
     """The relations that it reads, by name."""
 
     writes = Item[str | None]()
-    """The relation that it writes; null for one that writes none of its own."""
+    """The relation that it writes; null if it writes none of its own."""
 
     fork_of = Item[str | None]()
-    """The query that it is a fork of, by its present name; null: it is none, or that is gone."""
+    """The query that it is a fork of, by its current name; null: it is not a fork, or the original is deleted."""
 
     delivery = Item[OverviewDelivery | None](OverviewDelivery)
-    """How its results are delivered elsewhere; null: they are not."""
+    """Delivery of its results; null: they are not delivered."""
 
 
 class QueryPage(Answer):
@@ -2333,164 +2329,164 @@ class Run(Answer):
     """Number of the launch."""
 
     generation = Item[int]()
-    """Generation of the definition that it ran."""
+    """Generation of its definition."""
 
     driver_id = Item[str | None]()
-    """The driver that launched it; null: not known."""
+    """The driver that launched it; null: unknown."""
 
     started_at = Item[datetime](moment)
-    """When it began."""
+    """Start of the launch."""
 
     running_at = Item[datetime | None](moment)
-    """When it was up; null: not yet, or never."""
+    """Time when it was running; null: not yet, or never."""
 
     ended_at = Item[datetime | None](moment)
-    """When it ended; null: it goes on."""
+    """End of the launch; null: it has not ended."""
 
     end_reason = Item[str | None]()
-    """Why it ended, as a code; null: it goes on."""
+    """Why it ended, as a code; null: it has not ended."""
 
     error = Item[QueryError | None](QueryError)
     """The error that ended it."""
 
 
 class StatementsAnswer(Answer):
-    """What became of the statements."""
+    """The outcomes of the statements."""
 
     results = Item[tuple[StatementResult, ...]](many(StatementResult))
-    """One for each statement, in their order."""
+    """One for each statement, in order."""
 
 
 class StatusAnswer(Answer):
-    """What the service knows of a query."""
+    """The status of a query."""
 
     name = Item[str]()
     """Name of the query."""
 
     state = Item[Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]]()
-    """What it is doing now."""
+    """Current state."""
 
     phase = Item[str | None]()
-    """What it does inside its state. `starting`: `queued`, `fencing`, `planning`, `restoring`; `running`, until the first
-    commit: `preparing` (Spark sets up the query's processes), `first_batch` (the first batch is under way).
+    """Step inside its state. `starting`: `queued`, `fencing`, `planning`, `restoring`; `running`, until the first commit:
+    `preparing` (Spark sets up the query's processes), `first_batch` (the first batch is under way).
     """
 
     desired_state = Item[Literal["running", "paused", "stopped"]]()
     """The desired state."""
 
     conditions = Item[tuple[str, ...]](tuple)
-    """`unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not follow
+    """`unreachable`: its driver sends no heartbeat; `unplaced`: it needs a driver and has none; `stale`: it does not follow
     its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its
-    inputs has come as far in event time; `waits_for_transaction`: it runs, and a transaction in a topic that it reads has
-    not ended for a minute; `slow_function`: it runs and does not keep up, and one Python function takes more than half of
-    the time that it works.
+    inputs has reached the same event time; `waits_for_transaction`: it runs, and a transaction in a topic that it reads is
+    open for more than a minute; `slow_function`: it runs and does not keep up, and one Python function takes more than half
+    of its working time.
     """
 
     reason = Item[Reason | None](Reason)
-    """Why it is not in its desired state: its error, that no driver is there or has room, or which query or transaction it
-    waits for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`);
-    or which Python function takes most of its time (`slow_function`).
+    """Why it is not in its desired state: its error; no driver, or no driver with room; or the query or transaction that it
+    waits for, with the delay and what can be done (`waits_for_producer`, `waits_for_transaction`); or the Python function
+    that takes most of its time (`slow_function`).
     """
 
     state_since = Item[datetime](moment)
-    """When it came into this state."""
+    """Start of this state."""
 
     generation = Item[int]()
     """Rises when the definition changes."""
 
     observed_generation = Item[int]()
-    """The generation the driver works on; 0 before the first start."""
+    """The generation that the driver runs; 0 before the first start."""
 
     epoch = Item[int]()
     """Number of the launch."""
 
     attempt = Item[int]()
-    """Failed launches in a row; 0 once it has run well for a while."""
+    """Failed launches in a row; 0 after it has run without failure for a while."""
 
     next_attempt_at = Item[datetime | None](moment)
-    """When it is launched again after a failure; null: no launch is due."""
+    """Time of the next launch after a failure; null: no launch is due."""
 
     heartbeat_at = Item[datetime | None](moment)
-    """When its driver was last heard of; null: no driver has had it."""
+    """Last heartbeat of its driver; null: no driver has run it."""
 
     error = Item[QueryError | None](QueryError)
-    """Why it failed or is being retried."""
+    """Why it failed, or why it is retried."""
 
     batch_id = Item[int | None]()
     """Number of the last committed batch; null before the first."""
 
     committed_at = Item[datetime | None](moment)
-    """When it last committed; null before the first commit."""
+    """Time of its last commit; null before the first commit."""
 
     stream_time_ms = Item[int | None]()
     """Stream time as of the last commit: milliseconds since 1970; null before the first record."""
 
     progress = Item[tuple[FeedProgress, ...]](many(FeedProgress))
-    """How far each feed that it reads has been read."""
+    """Progress in each feed that it reads."""
 
     read_rows = Item[int]()
     """Records read since the query began with this state."""
 
     emitted_rows = Item[int]()
-    """Records or changes of rows written since then."""
+    """Records or changes of rows written in the same time."""
 
     clocks = Item[dict[str, int | None]]()
     """Operator to stream time, the smallest over its tasks."""
 
     buffered = Item[dict[str, int]]()
-    """Operator to records that wait inside it."""
+    """Operator to number of records that wait in it."""
 
     tasks = Item[tuple[TaskStatus, ...] | None](many(TaskStatus))
     """The same for each task, as of the last commit; null unless `tasks=true` asks for it."""
 
     counters = Item[tuple[Counter, ...]](many(Counter))
-    """What was counted at its inputs and operators, by reason."""
+    """Counts of its inputs and operators, by reason."""
 
     execution = Item[Execution | None](Execution)
-    """Which kind of slot ran its last batch, and why; null before the first."""
+    """Kind of slot that ran its last batch, and why; null before the first batch."""
 
     limited_by = Item[
         Literal["input", "reading", "tasks", "commit", "other_queries", "upstream", "unmeasured", "paused", "not_running"]
     ]()
-    """What limits the rate at which it works. The first that is true: `paused`, `not_running`: its state; `upstream`: it
-    leaves records unread until a query that writes another of its inputs has come as far in event time; `unmeasured`: it
-    has committed nothing yet, or has worked at one batch for more than ten seconds; `input`: it waits for records for a
-    fifth of the time or more, so it keeps up; else the greatest of `shares`: `reading`, `tasks` (more `tasks` and cores
-    help, unless `busiest_task` is near 1), `commit` (the database), `round` (its neighbours; more drivers help).
+    """What limits its rate. The first that applies: `paused`, `not_running`: its state; `upstream`: it leaves records unread
+    until the query that writes another of its inputs has reached the same event time; `unmeasured`: it has no commit yet,
+    or has worked at one batch for more than ten seconds; `input`: it waits for records for a fifth of the time or more, so
+    it keeps up; otherwise the greatest of `shares`: `reading`, `tasks` (more `tasks` and cores help, unless `busiest_task`
+    is near 1), `commit` (the database), `other_queries` (more drivers help).
     """
 
     shares = Item[Shares](Shares)
-    """What its time goes into."""
+    """How its time is used."""
 
     functions = Item[tuple[FunctionShare, ...]](many(FunctionShare))
-    """The Python functions that it called in these seconds, the slowest first; empty where it called none."""
+    """The Python functions that it called in the last ten seconds, the slowest first; empty if it called none."""
 
     delivery = Item[Delivery | None](Delivery)
-    """How far its results are delivered elsewhere; null: they are not (`into.connector`)."""
+    """Progress of the delivery of its results; null: they are not delivered (`into.connector`)."""
 
     restorable_since = Item[datetime | None](moment)
-    """A database put back from a dump made since then finds all of its state; null: from any dump. What older ones name is
-    removed (`SLACKWATER_STATE_RETENTION`, `SLACKWATER_STATE_RETAINED_BYTES`).
+    """A database restored from a dump since this time finds all state of the query; null: from any dump. State of older dumps
+    is removed (`SLACKWATER_STATE_RETENTION`, `SLACKWATER_STATE_RETAINED_BYTES`).
     """
 
 
 class ValidationAnswer(Answer):
-    """What the service thinks of a definition."""
+    """The result of a validation."""
 
     valid = Item[bool]()
     """Whether it would be accepted."""
 
     problems = Item[tuple[ProblemItem, ...]](many(ProblemItem))
-    """Every fault of it; empty where it is valid."""
+    """All faults; empty if it is valid."""
 
     warnings = Item[tuple[WarningItem, ...]](many(WarningItem))
-    """What may surprise of a valid definition; empty where nothing does."""
+    """Warnings about a valid definition; may be empty."""
 
     definition = Item[Any]()
-    """With every default spelled out; null where it could not be read."""
+    """With every default; null if it could not be read."""
 
     sql = Item[str | None]()
-    """The same as a statement of SQL; null where it is not valid."""
+    """The same as an SQL statement; null if it is not valid."""
 
     output = Item[dict[str, Any] | None]()
     """The relation it would produce."""
@@ -2499,24 +2495,24 @@ class ValidationAnswer(Answer):
     """Inputs, stages and operators."""
 
     edit = Item[EditPreview | None](EditPreview)
-    """The edit it would be; null where no query has this name."""
+    """The edit of the stored query; null if no query has this name."""
 
 
 class DriversAnswer(Answer):
-    """The drivers, and what waits for one."""
+    """The drivers, and the queries that wait for one."""
 
     drivers = Item[tuple[DriverItem, ...]](many(DriverItem))
     """Every driver, the oldest first."""
 
     waiting = Item[tuple[str, ...]](tuple)
-    """Queries that want a driver and have none; the status of each says why."""
+    """Queries that need a driver and have none; the status of each says why."""
 
 
 class OverviewAnswer(Answer):
-    """All queries at a glance."""
+    """An overview of all queries."""
 
     at = Item[datetime](moment)
-    """When the service looked."""
+    """Time of the answer."""
 
     queries = Item[tuple[OverviewQuery, ...]](many(OverviewQuery))
     """Queries, by name."""

@@ -1,6 +1,6 @@
-"""The command line: ``slackwater``. It is built on the client, and works on any host; where the service is installed it has its commands too.
+"""The command line: ``slackwater``. It uses the client and works on any host; if the service is installed, it has its commands too.
 
-It must know no way to the service but the client's.
+It uses the service only through the client.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ _EXTRA: Final = frozenset({"typer", "rich", "prompt_toolkit", "pygments", "yaml"
 
 
 _INTERRUPTED: Final = 130
-"""As of a command that is interrupted; ``failing`` has all exit codes, and is not there yet."""
+"""Exit code of an interrupted command; ``failing`` has all exit codes, but is not imported yet."""
 
 
 def main() -> None:
-    """Entry point of ``slackwater``; says what to install where the extra is missing."""
+    """Entry point of ``slackwater``; if the extra is missing, it says what to install."""
     try:
         from slackwater.cli.program import run
     except ModuleNotFoundError as error:

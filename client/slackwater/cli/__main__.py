@@ -1,4 +1,4 @@
-"""``python -m slackwater.cli``: the same as ``slackwater``, where scripts are not on the path."""
+"""``python -m slackwater.cli``: the same as ``slackwater``, for environments without scripts on the path."""
 
 from slackwater.cli import main
 

@@ -1,7 +1,7 @@
-"""The one program ``slackwater``: the client's commands, and those of the service where that is installed.
+"""The one program ``slackwater``: the client's commands, and those of the service if it is installed.
 
-Other distributions give commands by the entry-point group ``slackwater.commands``: each names a mapping from a command to ``Added``. What such a
-command does is imported when it is called, so the client's commands stay quick beside a service of 500 MB.
+Other distributions add commands with the entry-point group ``slackwater.commands``: each names a mapping from a command to ``Added``. The code
+of such a command is imported when it is called, so the client's commands stay fast beside a service of 500 MB.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typer.core import TyperCommand
 import slackwater
 from slackwater.cli.commands import connecting, feeding, following, late, looking, steering
 from slackwater.cli.definitions import commands as definitions
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import ReportingGroup, common_options, invocation_of, tell
 from slackwater.cli.shell import command as shell
 from slackwater.cli.top import command as top
@@ -37,21 +37,21 @@ EPILOG: Final = (
 
 
 class Added(Protocol):
-    """A command that another distribution gives."""
+    """A command of another distribution."""
 
     @property
     def help(self) -> str:
-        """What it does, in a line."""
+        """What it does, in one line."""
         ...
 
     @property
     def target(self) -> str:
-        """``module:name`` of a function that returns the Typer application that has the command."""
+        """``module:name`` of a function that returns the Typer application of the command."""
         ...
 
     @property
     def elsewhere(self) -> str:
-        """What to do where the service of another machine is meant."""
+        """What to do for the service of another machine."""
         ...
 
 
@@ -62,32 +62,32 @@ def added() -> Mapping[str, Added]:
 
 
 def _loaded(name: str) -> Any:
-    """Return an added command as the distribution that gives it has it."""
+    """Return an added command from its distribution."""
     module, _, function = added()[name].target.partition(":")
     made: Any = typer.main.get_command(getattr(import_module(module), function)())
     return made.commands[name]
 
 
 def _refuse_another_service(context: Any, name: str, rest: list[str]) -> None:
-    """End the program where options before a command of this machine name another service: it would do its part on the wrong one.
+    """End the program if options before a command of this machine name another service: it would run on the wrong one.
 
-    The environment and the context in use are for the commands that speak to a service, and say nothing here.
+    The environment and the current context are for commands that ask a service; they do not matter here.
     """
     given = [f"--{option}" for option in _NAMES_SERVICE if option in invocation_of(context).given]
     if given and not {*_HELP} & {*rest}:
         detail = f"slackwater {name} works on this machine alone, whatever {' and '.join(given)} names"
-        raise typer.Exit(tell(context, Misused(detail, added()[name].elsewhere)))
+        raise typer.Exit(tell(context, UsageError(detail, added()[name].elsewhere)))
 
 
 class Program(ReportingGroup):
-    """Its own commands, then those of other distributions; what these do is imported when they are called, or described in full."""
+    """Its own commands, then those of other distributions, whose code is imported when they are called or described in full."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """See ``click.Group``."""
         return [*super().list_commands(ctx), *(name for name in added() if name not in self.commands)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """See ``click.Group``; where commands are listed or completed, one that is added is its line of help alone."""
+        """See ``click.Group``; for lists and completion, an added command is only its line of help."""
         own = super().get_command(ctx, cmd_name)
         if own is not None or cmd_name not in added():
             return own
@@ -101,7 +101,7 @@ class Program(ReportingGroup):
         super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """See ``click.Group``; a command whose options are completed is there with them."""
+        """See ``click.Group``; for completion of its options, a command is loaded with them."""
         if args and args[0] not in self.commands and args[0] in added() and not ctx.resilient_parsing:
             _refuse_another_service(ctx, args[0], args[1:])
         name, command, rest = super().resolve_command(ctx, args)
@@ -111,7 +111,7 @@ class Program(ReportingGroup):
 
 
 class _WithService(Program):
-    """The program with the options that say which service is meant, which may stand before the command too."""
+    """The program with the options that select the service; they may come before the command too."""
 
     def __init__(self, *args: Any, params: list[Any] | None = None, **options: Any) -> None:
         super().__init__(*args, params=[*(params or []), *common_options()], **options)

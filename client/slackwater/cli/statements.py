@@ -1,4 +1,4 @@
-"""Statements of SQL as far as a client must know them: where each ends, and which kind it is. What they mean, the service says."""
+"""SQL statements, as far as a client must parse them: where each ends, and its kind. The service decides their meaning."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Statement:
 
     Attributes:
         text: without its semicolon, with the comments inside.
-        line: where it begins, from 1.
+        line: its first line, from 1.
         is_ended: a semicolon ends it.
         is_open: a quotation or a comment in it has no end.
     """
@@ -50,30 +50,30 @@ class Statement:
 
     @property
     def names(self) -> frozenset[str]:
-        """Everything in it that may be a name, in lower case, quoted ones too."""
+        """All possible names in it, in lower case, quoted ones too."""
         tokens = ((found.lastgroup, found.group()) for found in _TOKEN.finditer(self.text))
         return frozenset(_plain(text) for kind, text in tokens if kind == "word" or (kind == "quoted" and text[0] in '`"'))
 
     @property
     def is_setting(self) -> bool:
-        """Whether it counts for the statements behind it alone."""
+        """Whether it only applies to later statements: SET, DEFINE."""
         return self.words[:1] in (("SET",), ("UNSET",), ("DEFINE",), ("UNDEFINE",))
 
     @property
     def is_push(self) -> bool:
-        """Whether it goes on: a SELECT with EMIT."""
+        """Whether its answer has no end: a SELECT with EMIT."""
         words = self.words
         return words[:1] == ("SELECT",) and "EMIT" in words
 
     @property
     def created(self) -> str | None:
-        """The stream or table that a CREATE makes, in lower case; None of others."""
+        """The stream or table of a CREATE, in lower case; None for others."""
         found = _CREATE.match(bare(self.text))
         return None if found is None else _plain(found["name"])
 
     @property
     def target(self) -> str | None:
-        """What an INSERT INTO writes into, in lower case; None of others."""
+        """The target of an INSERT INTO, in lower case; None for others."""
         found = _INSERT.match(bare(self.text))
         return None if found is None else _plain(found["name"])
 
@@ -85,7 +85,7 @@ class Statement:
 
 
 def statements_of(script: str) -> list[Statement]:
-    """Cut a script into its statements; what is nothing but comments is none."""
+    """Split a script into its statements; comments alone are not a statement."""
     return list(_cut(script))
 
 
@@ -111,7 +111,7 @@ def bare(text: str) -> str:
 
 
 def as_replacing(text: str) -> str:
-    """Return a CREATE as CREATE OR REPLACE; what is one already, and other statements, stay."""
+    """Return a CREATE as CREATE OR REPLACE; other statements stay as they are."""
     found = _CREATE.match(bare(text))
     if found is None or found["replace"] is not None:
         return text
@@ -120,7 +120,7 @@ def as_replacing(text: str) -> str:
 
 
 def is_complete(script: str) -> bool:
-    """Whether a text can be carried out: it ends with a semicolon, outside of quotations and comments."""
+    """Return whether a text can be executed: it ends with a semicolon, outside of quotations and comments."""
     found = statements_of(script)
     return bool(found) and found[-1].is_ended and not _has_open_comment(script)
 

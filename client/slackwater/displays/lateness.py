@@ -1,4 +1,4 @@
-"""The lateness curve: what share of the records would have been late with another grace."""
+"""The lateness curve: the share of records that would have been late with another grace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEFT, RIGHT, TOP, BOTTOM = 56, 20, 40, 44
 
 
 def lateness_curves(lateness: LatenessAnswer) -> str:
-    """Return one picture for each setting that was measured; a sentence where none was."""
+    """Return one picture for each measured setting; a sentence if there is none."""
     measured = [setting for setting in lateness.settings if setting.count]
     if not measured:
         return f"<div>{shown(lateness.query)}: no record has been measured yet, or nothing in it has a grace</div>"
@@ -26,7 +26,7 @@ def lateness_curves(lateness: LatenessAnswer) -> str:
 def _curve(query: str, setting: SettingAdvice) -> str:
     advice = setting.advice
     most = max([item.late_share for item in advice] + [0.01])
-    # Graces lie between milliseconds and days: their logarithm, beside zero, which has none.
+    # Graces range from milliseconds to days: use their logarithm, beside zero, which has none.
     widest = max(_place(item.value_ms) for item in advice) or 1.0
 
     def x(item: AdviceItem) -> float:
@@ -50,17 +50,19 @@ def _curve(query: str, setting: SettingAdvice) -> str:
         parts.append(line(x(item), y(before), x(item), y(item), colour=LATE, more='stroke-width="2"'))
     free: float = LEFT
     for item in advice:
-        told = (
+        caption = (
             f"{span_text(item.value_ms)}: {item.late_count:,} late ({item.late_share:.2%}), waits {span_text(item.added_wait_ms)}"
         )
-        parts.append(box(x(item) - 3, y(item) - 3, 6, 6, colour=LATE, title=told if item.exact else f"{told} at most"))
+        parts.append(box(x(item) - 3, y(item) - 3, 6, 6, colour=LATE, title=caption if item.exact else f"{caption} at most"))
         if x(item) >= free:
             parts.append(label(x(item), floor + 15, span_text(item.value_ms) if item.value_ms else "0", anchor="middle"))
             free = x(item) + 46
         if item.current:
             parts.append(line(x(item), TOP, x(item), floor, colour=CLOCK, more='stroke-dasharray="4 3" stroke-width="1.5"'))
             side = "end" if x(item) > WIDTH / 2 else "start"
-            parts.append(label(x(item) + (-5 if side == "end" else 5), TOP + 8, f"in force: {told}", anchor=side, colour=CLOCK))
+            parts.append(
+                label(x(item) + (-5 if side == "end" else 5), TOP + 8, f"in force: {caption}", anchor=side, colour=CLOCK)
+            )
     parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "grace", anchor="middle"))
     return svg(WIDTH, HEIGHT, title, "".join(parts))
 

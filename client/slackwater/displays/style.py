@@ -1,6 +1,6 @@
-"""Colours and texts that all pictures share.
+"""Colours and texts of all pictures.
 
-Colours that carry a meaning are seen on white and on black; everything else is the notebook's own text colour (``currentColor``).
+Colours with a meaning are visible on white and on black; everything else has the notebook's own text colour (``currentColor``).
 """
 
 from __future__ import annotations
@@ -10,36 +10,36 @@ from html import escape
 from typing import Final
 
 WATER: Final = "#2f7fc4"
-"""What waits: time that is not settled."""
+"""Waiting: event time that is not final."""
 
 LAND: Final = "#3a9a6b"
-"""What is settled."""
+"""Final results."""
 
 LATE: Final = "#c8553d"
-"""What came too late."""
+"""Late records."""
 
 CLOCK: Final = "#b8860b"
-"""Where stream time stands."""
+"""Stream time."""
 
 FONT: Final = "font-family:system-ui,sans-serif;font-size:12px"
 
 
 def shown(value: object) -> str:
-    """Return a value as text that HTML takes; None is empty."""
+    """Return a value as escaped text for HTML; None is empty."""
     if value is None:
         return '<span style="opacity:.5">null</span>'
     return escape(f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value))
 
 
 def moment_text(ms: int | float, *, with_date: bool = True) -> str:
-    """Return an event time as people read it, in UTC."""
+    """Return an event time in a form for people, in UTC."""
     at = datetime.fromtimestamp(ms / 1000, UTC)
     text = at.strftime("%Y-%m-%d %H:%M:%S" if with_date else "%H:%M:%S")
     return text if at.microsecond == 0 else f"{text}.{at.microsecond // 1000:03d}"
 
 
 def span_text(ms: int | float) -> str:
-    """Return a length of time in its largest fitting unit."""
+    """Return a duration in its largest fitting unit."""
     for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")):
         if ms >= size:
             return f"{ms / size:.3g} {unit}"
@@ -47,7 +47,7 @@ def span_text(ms: int | float) -> str:
 
 
 def svg(width: int, height: int, title: str, body: str) -> str:
-    """Return a picture that grows no wider than its place and is named for screen readers."""
+    """Return a picture that shrinks to its place and has a name for screen readers."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(title, quote=True)}" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" style="max-width:100%;height:auto;color:inherit;{FONT}" fill="currentColor">'
@@ -66,7 +66,7 @@ def line(x1: float, y1: float, x2: float, y2: float, *, colour: str = "currentCo
 
 
 def box(x: float, y: float, width: float, height: float, *, colour: str, opacity: float = 1.0, title: str = "") -> str:
-    """Return a rectangle in a picture, named where one points at it."""
+    """Return a rectangle in a picture, with a tooltip."""
     named = f"<title>{escape(title)}</title>" if title else ""
     return (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}" fill="{colour}" '

@@ -20,10 +20,10 @@ def table(head: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], tota
     """Return a table.
 
     Args:
-        head: what it is, a line above it; empty: there is none.
+        head: a line above the table; empty: none.
         columns: their names.
         rows: values in the order of the columns.
-        total: of how many rows these are the first; None: these are all.
+        total: number of all rows, if these are only the first ones; None: these are all.
     """
     body = ["<tr>" + "".join(f'<td style="{_CELL}">{shown(value)}</td>' for value in row) + "</tr>" for row in rows]
     names = "".join(f'<th style="{_CELL};font-weight:600">{escape(name)}</th>' for name in columns)
@@ -34,7 +34,7 @@ def table(head: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], tota
 
 
 class RowsShown(Protocol):
-    """Rows of a table, as far as they are shown."""
+    """Rows of a table to show."""
 
     @property
     def rows(self) -> Sequence[Mapping[str, Any]]:
@@ -50,7 +50,7 @@ class RowsShown(Protocol):
 
 
 def row_table(rows: RowsShown) -> str:
-    """Show rows of a table, and how far it was."""
+    """Show rows of a table, and its stream time."""
     columns = list(dict.fromkeys(name for row in rows.rows[:SHOWN_ROWS] for name in row))
     head = f"{rows.table}: {len(rows):,} rows{' and more' if rows.has_more else ''}"
     if rows.stream_time_ms is not None:
@@ -60,7 +60,7 @@ def row_table(rows: RowsShown) -> str:
 
 
 def status_table(status: StatusAnswer, lag: int | None) -> str:
-    """Show a query's state, how far it is, what waits and what was counted. ``lag``: records that it has not read, None: not known."""
+    """Show a query's state, progress, waiting records and counters. ``lag``: unread records; None: unknown."""
     colour = _COLOURS.get(status.state, WATER)
     waiting = ", ".join(f"{count:,} in {operator}" for operator, count in status.buffered.items() if count) or "nothing"
     facts = [
@@ -85,7 +85,7 @@ def explanation_table(sentence: str, explanation: ExplainAnswer) -> str:
 
 
 def validation_table(validation: ValidationAnswer) -> str:
-    """Show faults, warnings, and what an edit would do."""
+    """Show faults, warnings, and the effects of an edit."""
     rows: list[tuple[str, str, str]] = [(fault.pointer, fault.code, fault.detail) for fault in validation.problems]
     rows += [(warned.pointer, f"warning: {warned.code}", f"{warned.detail} {warned.cure}") for warned in validation.warnings]
     head = "valid" if validation.valid else "not valid"

@@ -1,7 +1,7 @@
-"""The tide chart: for each task of each operator with a grace, where time stands.
+"""The tide chart: stream time and boundary of each task of each operator with a grace.
 
-From left to right event time. Right of the boundary (stream time less grace) is water: what waits there is not settled, drawn as a histogram.
-Left of it is land: settled; what comes there is late, and is counted at the end of the row.
+Event time goes from left to right. Right of the boundary (stream time less grace) is water: records that wait there are not final, drawn as a
+histogram. Left of it is land: final; records that come there are late, and are counted at the end of the row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LATE_REASONS = ("late", "closed", "expired")
 
 
 def tide_chart(status: StatusAnswer, lateness: LatenessAnswer) -> str:
-    """Return the picture; a sentence where no task has a clock yet."""
+    """Return the picture; a sentence if no task has a clock yet."""
     graces = {
         setting.operator: setting.current_ms or 0 for setting in lateness.settings if setting.operator and not setting.relation
     }
@@ -36,9 +36,9 @@ def tide_chart(status: StatusAnswer, lateness: LatenessAnswer) -> str:
         parts.append(_row(task, graces[task.operator], TOP + ROW * number, low, high))
         if number == 0 or tasks[number - 1].operator != task.operator:
             count = late.get(task.operator, 0)
-            told = f"{count:,} late" if count else "none late"
+            count_text = f"{count:,} late" if count else "none late"
             colour = LATE if count else "currentColor"
-            parts.append(label(WIDTH - RIGHT + 8, TOP + ROW * number + 20, told, colour=colour))
+            parts.append(label(WIDTH - RIGHT + 8, TOP + ROW * number + 20, count_text, colour=colour))
     floor = TOP + ROW * len(tasks) + 2
     parts.append(line(LEFT, floor, WIDTH - RIGHT, floor, more='stroke-opacity=".4"'))
     parts.append(label(LEFT, floor + 16, moment_text(low)))
@@ -47,7 +47,7 @@ def tide_chart(status: StatusAnswer, lateness: LatenessAnswer) -> str:
 
 
 def _bounds(tasks: list[TaskStatus], graces: dict[str, int]) -> tuple[int, int]:
-    """Return the span of event time that is shown: everything that waits, clocks and boundaries, and a little more on both sides."""
+    """Return the range of event time to show: all waiting records, clocks and boundaries, and a margin on both sides."""
     times = [at for task in tasks for span in task.waiting for at in (span.from_ms, span.to_ms)]
     for task in tasks:
         clock = task.stream_time_ms or 0
@@ -57,11 +57,11 @@ def _bounds(tasks: list[TaskStatus], graces: dict[str, int]) -> tuple[int, int]:
 
 
 def _late_by_operator(status: StatusAnswer) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for counter in status.counters:
         if any(word in counter.reason for word in LATE_REASONS):
-            found[counter.input] = found.get(counter.input, 0) + counter.count
-    return found
+            counts[counter.input] = counts.get(counter.input, 0) + counter.count
+    return counts
 
 
 def _row(task: TaskStatus, grace_ms: int, top: float, low: int, high: int) -> str:
@@ -70,12 +70,12 @@ def _row(task: TaskStatus, grace_ms: int, top: float, low: int, high: int) -> st
 
     clock = task.stream_time_ms or 0
     boundary, floor = clock - grace_ms, top + ROW - 10
-    told = f"stream time {moment_text(clock)}, boundary {moment_text(boundary)} ({span_text(grace_ms)} behind), {task.buffered:,} waiting"
+    tooltip = f"stream time {moment_text(clock)}, boundary {moment_text(boundary)} ({span_text(grace_ms)} behind), {task.buffered:,} waiting"
     parts = [
         label(LEFT - 8, floor - 10, f"{task.operator}, task {task.task}", anchor="end"),
         label(LEFT - 8, floor + 2, f"{task.buffered:,} waiting", anchor="end", size=10),
-        box(LEFT, top, x(boundary) - LEFT, ROW - 10, colour=LAND, opacity=0.18, title=told),
-        box(x(boundary), top, x(clock) - x(boundary), ROW - 10, colour=WATER, opacity=0.16, title=told),
+        box(LEFT, top, x(boundary) - LEFT, ROW - 10, colour=LAND, opacity=0.18, title=tooltip),
+        box(x(boundary), top, x(clock) - x(boundary), ROW - 10, colour=WATER, opacity=0.16, title=tooltip),
     ]
     densest = max((_density(span.at_most, span.to_ms - span.from_ms, high - low) for span in task.waiting), default=1.0)
     for span in task.waiting:
@@ -90,7 +90,7 @@ def _row(task: TaskStatus, grace_ms: int, top: float, low: int, high: int) -> st
 
 
 def _density(count: int, span_ms: int, whole_ms: int) -> float:
-    """Return how many there are for each unit of width; a span without width counts as a hundredth of the picture."""
+    """Return the number of records per unit of width; a span without width counts as a hundredth of the picture."""
     return count / max(span_ms, whole_ms / 100)
 
 

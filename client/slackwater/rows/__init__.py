@@ -1,1 +1,1 @@
-"""What reads give, and answers that say more than their JSON."""
+"""Results of reads, and answers with more than their JSON."""

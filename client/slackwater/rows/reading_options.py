@@ -1,4 +1,4 @@
-"""The keywords that reads of rows share, with their types."""
+"""The common keywords of reads of rows, with their types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads give: rows of a table, versions, results of look-ups and of SQL."""
+"""Results of reads: rows of a table, versions, results of lookups and of SQL."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from slackwater.transport.requests import JSON_TYPE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How fresh, as of when, and which rows: what every read of a table takes.
+    """Options of every read of a table: freshness, time, and selection.
 
     Attributes:
-        as_of: rows as they were at this event time; of a versioned table.
+        as_of: rows as of this event time; for a versioned table.
         where: conditions; see ``slackwater.Where``.
-        state: which windows: ``final``, ``open`` or ``any``; None: as the table says.
-        window_from: least start of a window, inclusive.
-        window_to: greatest start of a window, exclusive.
+        state: of windows: ``final``, ``open`` or ``any``; None: the table's default.
+        window_from: lower bound of a window's start, inclusive.
+        window_to: upper bound of a window's start, exclusive.
         order: by key.
         min_position: wait until the answer includes this position.
-        timeout: seconds to wait for it at most.
+        timeout: maximum seconds to wait for it.
         max_staleness: refuse an answer whose last commit is older.
-        bigints: ``string``: bigints and decimals as texts; decimals keep all their digits then.
+        bigints: ``string``: bigints and decimals as texts, so that decimals keep all digits.
     """
 
     as_of: Instant | None = None
@@ -42,7 +42,7 @@ class Reading:
     bigints: Literal["number", "string"] | None = None
 
     def params(self) -> list[tuple[str, str]]:
-        """Return it as parameters."""
+        """Return the options as query parameters."""
         named = {
             **self.fresh_params(),
             "state": self.state,
@@ -53,7 +53,7 @@ class Reading:
         return [(name, str(value)) for name, value in named.items() if value is not None] + list(conditions(self.where))
 
     def fresh_params(self) -> dict[str, str | float | None]:
-        """Return what look-ups take of it."""
+        """Return the options for lookups."""
         return {
             "as_of": instant(self.as_of),
             "min_position": None if self.min_position is None else json_text(self.min_position),
@@ -64,20 +64,20 @@ class Reading:
 
     @property
     def read_timeout_s(self) -> float | None:
-        """How long an answer may take, where it is asked to wait."""
+        """Time limit of an answer, if it waits."""
         return None if self.min_position is None else (self.timeout or 30.0) + 30.0
 
 
 class Rows(Sequence[Json]):
-    """Rows that were read, and how far the table was then.
+    """Rows of a read, and the position of the table at that time.
 
     Attributes:
         rows: each as columns by name; of windowed tables with ``$state``, versions with ``$valid_from_ms`` and ``$valid_to_ms``.
-        position: feed, partition, next offset: what they include.
+        position: feed, partition, next offset of the records that they include.
         stream_time_ms: stream time of the table's query; None before the first record.
         committed_at: RFC 3339; None before the first commit.
         stale: True while the query does not run.
-        truncated: versions asked for begin before the retained history.
+        truncated: the requested versions begin before the retained history.
         has_more: there are rows beyond ``limit``.
     """
 
@@ -112,10 +112,10 @@ class Rows(Sequence[Json]):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is for a key that was looked up.
+    """The result of a lookup for one key.
 
     Attributes:
-        row: None: there is none, and ``reason`` says why: ``row_not_found``, ``row_deleted``, ``history_expired``.
+        row: None if there is none; ``reason`` is then ``row_not_found``, ``row_deleted`` or ``history_expired``.
     """
 
     row: Json | None
@@ -128,7 +128,7 @@ class Found:
 
 
 def single(table: str, key: Any, found: Found) -> Json:
-    """Return the row of a look-up.
+    """Return the row of a lookup.
 
     Raises:
         RowNotFound, RowDeleted, HistoryExpired: there is none.
@@ -141,10 +141,10 @@ def single(table: str, key: Any, found: Found) -> Json:
 
 
 class SqlResult(Sequence[Json]):
-    """What became of a script of SQL; as a sequence: the rows of its last statement that has rows.
+    """The result of an SQL script; as a sequence: the rows of its last statement with rows.
 
     Attributes:
-        statements: what became of each statement, in order.
+        statements: outcome of each statement, in order.
     """
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
@@ -164,11 +164,11 @@ class SqlResult(Sequence[Json]):
 
     @property
     def position(self) -> dict[str, Any] | None:
-        """Of a SELECT from a table: how far the table was."""
+        """For a SELECT from a table: the position of the table."""
         return self._last.get("position")
 
     def rows(self) -> list[Json]:
-        """Return the rows as columns by name; of columns with the same name the last counts."""
+        """Return the rows as columns by name; the last of several columns with the same name."""
         names = [name for name, _ in self.columns]
         return [dict(zip(names, row, strict=True)) for row in self._last["rows"]]
 
@@ -222,7 +222,7 @@ class PushedRow:
 
     @classmethod
     def of(cls, columns: Sequence[Mapping[str, str]], content: Mapping[str, Any]) -> PushedRow:
-        """Read one."""
+        """Return a row from a line of the stream."""
         names = (column["name"] for column in columns)
         return cls(content["op"], dict(zip(names, content["values"], strict=True)), content["event_time_ms"])
 
@@ -233,7 +233,7 @@ def sql_body(
     properties: Mapping[str, Any] | None,
     variables: Mapping[str, str] | None,
 ) -> tuple[bytes, dict[str, str | None]]:
-    """Return the body of a script and its headers."""
+    """Return the body and the headers for a script."""
     body = {"sql": text, "parameters": parameters, "properties": properties, "variables": variables}
     given = {name: value for name, value in body.items() if value is not None}
     return json_text(given).encode(), {"content-type": JSON_TYPE}

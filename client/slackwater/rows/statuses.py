@@ -1,4 +1,4 @@
-"""Answers about queries that say more than their JSON: what they mean for waiting, and pictures of them in notebooks."""
+"""Answers about queries with more than their JSON: properties for waiting, and pictures for notebooks."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ class Status(StatusAnswer):
 
     @property
     def is_current(self) -> bool:
-        """Whether the driver has the definition in force."""
+        """Whether the driver runs the current definition."""
         return self.observed_generation == self.generation
 
     def has_reached(self, wanted: str) -> bool:
-        """Whether it has this state, for the definition in force and heard of."""
+        """Return whether it has this state with its current definition, and its driver sends heartbeats."""
         if self.state != wanted or (wanted == "running" and "unreachable" in self.conditions):
             return False
         return self.is_current or wanted in ("stopped", "stopping")
 
     @property
     def lag(self) -> int | None:
-        """Records that it has not read yet; None where it is not known: before its first look, and of files."""
+        """Unread records; None if unknown: before its first read, and for files."""
         lags = [partition.lag for feed in self.progress for partition in feed.partitions]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if known else None
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether it runs and has read everything that there is; not before all that it reads was looked at."""
+        """Whether it runs and has read all records of all its feeds; False until all feeds are discovered."""
         is_discovered = all(feed.is_discovered for feed in self.progress)
         return self.state == "running" and self.is_current and self.lag == 0 and is_discovered
 
     @property
     def late_count(self) -> int:
-        """Records that were counted as late, whatever became of them."""
+        """Number of late records, whatever became of them."""
         return sum(counter.count for counter in self.counters if "late" in counter.reason or counter.reason.endswith("_closed"))
 
     @property
@@ -63,13 +63,13 @@ class Status(StatusAnswer):
 
 
 class Lateness(LatenessAnswer):
-    """How late records came, and what other graces would have done."""
+    """How late records came, and the effect of other graces."""
 
     def __repr__(self) -> str:
         return f"<lateness of {self.query}: {len(self.inputs)} inputs, {len(self.settings)} settings>"
 
     def svg(self) -> str:
-        """Return the lateness curve of each setting: the share that would have been late over the grace, the one in force marked."""
+        """Return the lateness curve of each setting: the share of late records over the grace, with the current grace marked."""
         from slackwater.displays.lateness import lateness_curves
 
         return lateness_curves(self)
@@ -79,11 +79,11 @@ class Lateness(LatenessAnswer):
 
 
 class Explanation(ExplainAnswer):
-    """Why there is no row yet, or why this one."""
+    """Why there is no row yet, or why there is this one."""
 
     @property
     def sentence(self) -> str:
-        """The answer for people to read."""
+        """The answer in a form for people."""
         return self.answer.sentence
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class Explanation(ExplainAnswer):
 
 
 class Validation(ValidationAnswer):
-    """What the service thinks of a definition."""
+    """The result of validating a definition."""
 
     def __bool__(self) -> bool:
         return self.valid
@@ -118,18 +118,18 @@ class Validation(ValidationAnswer):
 
 @dataclass(frozen=True, slots=True)
 class TideChart:
-    """Where time stands in each task of a query; in notebooks a picture.
+    """Stream time of each task of a query; a picture in notebooks.
 
     Attributes:
         status: with ``tasks``.
-        lateness: whose settings say how far behind stream time the boundary is.
+        lateness: its settings have the distance of the boundary behind stream time.
     """
 
     status: Status
     lateness: Lateness
 
     def svg(self) -> str:
-        """Return the picture: stream time, the boundary, what waits between the two, and what was late."""
+        """Return the picture: stream time, the boundary, records that wait between the two, and late records."""
         from slackwater.displays.tide import tide_chart
 
         return tide_chart(self.status, self.lateness)
@@ -140,7 +140,7 @@ class TideChart:
 
 @dataclass(frozen=True, slots=True)
 class LateRecordFilter:
-    """Which late records: those that fit every part that is given."""
+    """A filter of late records: they match every field that is set."""
 
     reason: str | None
     input: str | None
@@ -149,11 +149,11 @@ class LateRecordFilter:
     key: Mapping[str, Any] | None
 
     def params(self) -> list[tuple[str, str]]:
-        """Return it as parameters of a list."""
+        """Return the filter as query parameters."""
         return [*self._named().items(), *conditions(self.key, "key")]
 
     def json(self) -> Json:
-        """Return it as the body of a replay has it."""
+        """Return the filter as the body of a replay."""
         return {**self._named(), **({} if self.key is None else {"key": dict(self.key)})}
 
     def _named(self) -> dict[str, str]:

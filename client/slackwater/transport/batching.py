@@ -1,4 +1,4 @@
-"""What is appended, cut into the bodies of requests: frames as Arrow IPC streams, everything else as lines of JSON."""
+"""Split appended records into the bodies of requests: frames as Arrow IPC streams, everything else as lines of JSON."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from slackwater.transport.requests import ARROW_TYPE, NDJSON_TYPE
 BATCH_ROWS: Final = 5_000
 FRAME_ROWS: Final = 50_000
 BATCH_BYTES: Final = 8 * 1024 * 1024
-"""A body of lines ends with the line that reaches it."""
+"""Size at which a body of lines ends, after the current line."""
 
 _LINE_FILES: Final = frozenset({".ndjson", ".jsonl"})
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One request's worth of records.
+    """Records of one request.
 
     Attributes:
-        first: place of its first record in what is appended, from 0.
-        count: how many they are.
+        first: index of its first record among all appended ones, from 0.
+        count: number of records.
     """
 
     body: bytes
@@ -38,10 +38,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A record that was refused. It is kept, and can be read with ``rejects()``.
+    """A record that was rejected. It is stored; ``rejects()`` reads it.
 
     Attributes:
-        index: its place in what was appended, from 0.
+        index: its index among all appended records, from 0.
         code: why.
         detail: what is wrong with it.
     """
@@ -53,16 +53,16 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What became of what was appended.
+    """The result of an append.
 
     Attributes:
-        count: records that were appended, and are durable.
-        offsets: where they are: partition, first and last offset, count; of each batch.
-        rejected_count: records that were refused.
+        count: appended records; they are durable.
+        offsets: of each batch: partition, first and last offset, count.
+        rejected_count: number of rejected records.
         rejected: these, each with its index and reason; of each batch at most the first thousand.
-        older_count: of change events: how many were left out since a newer one of their key was there.
-        warnings: what is strange about those that were appended.
-        batches: requests that were sent.
+        older_count: for change events: events left out, because a newer one of their key came before.
+        warnings: possible surprises of the appended records.
+        batches: number of requests.
     """
 
     count: int = 0
@@ -74,7 +74,7 @@ class Appended:
     batches: int = 0
 
     def with_answer(self, batch: Batch, answer: Mapping[str, Any]) -> Appended:
-        """Return it with a batch that was answered."""
+        """Return the result with the answer to one more batch."""
         refused = (Rejected(batch.first + each["index"], each["code"], each["detail"]) for each in answer["rejected"])
         news = [warning for warning in answer["warnings"] if warning not in self.warnings]
         return Appended(
@@ -88,7 +88,7 @@ class Appended:
         )
 
     def with_refusal(self, batch: Batch, error: RecordsRejected) -> Appended:
-        """Return it with a batch of which every record was refused."""
+        """Return the result with one more batch whose records were all rejected."""
         refused = (_rejected(batch.first, fault) for fault in error.errors)
         return Appended(
             self.count,
@@ -102,7 +102,7 @@ class Appended:
 
     @property
     def position(self) -> dict[int, int]:
-        """Partition → the offset behind the last record, for ``min_position``."""
+        """Partition → the offset after the last record, for ``min_position``."""
         found: dict[int, int] = {}
         for part in self.offsets:
             found[part["partition"]] = max(found.get(part["partition"], 0), part["last_offset"] + 1)
@@ -121,13 +121,13 @@ def _rejected(first: int, fault: Fault) -> Rejected:
 
 
 def batches(source: Any, columns: Mapping[str, str] | None, max_rows: int | None = None) -> Iterator[Batch]:
-    """Cut what is appended into batches.
+    """Split records into batches.
 
     Args:
         source: a frame (pyarrow, Polars, pandas); an iterable of mappings; one mapping; lines of JSON as bytes; or the path of a file:
             ``.ndjson``, ``.jsonl``, ``.json``, ``.csv``, ``.parquet``, ``.arrow``, ``.feather``, ``.ipc``.
-        columns: of the relation; read for CSV alone.
-        max_rows: of a batch; None: 5,000 of lines, 50,000 of a frame.
+        columns: of the relation; only used for CSV.
+        max_rows: of a batch; None: 5,000 for lines, 50,000 for a frame.
 
     Raises:
         TypeError: it is none of these.
@@ -150,7 +150,7 @@ def batches(source: Any, columns: Mapping[str, str] | None, max_rows: int | None
 
 
 def needs_columns(source: Any) -> bool:
-    """Whether ``batches`` wants to know the relation's columns."""
+    """Return whether ``batches`` needs the relation's columns."""
     return isinstance(source, str | Path) and Path(source).suffix.lower() == ".csv"
 
 
@@ -172,7 +172,7 @@ def _file_batches(path: Path, columns: Mapping[str, str] | None, max_rows: int |
 
 
 def _csv_batches(path: Path, columns: Mapping[str, str] | None, max_rows: int | None) -> Iterator[Batch]:
-    """Cut a CSV file into frames; from where a value is not what its column says on into lines, so that the service refuses its record alone."""
+    """Split a CSV file into frames; from the first value of a wrong type on, into lines, so that the service rejects only its record."""
     first = 0
     try:
         for batch in _frame_batches(file_frame(path, columns), max_rows):

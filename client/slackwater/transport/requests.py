@@ -1,4 +1,4 @@
-"""Requests as values, and when one may be sent again. Knows no connection: ``asynchronous`` and ``blocking`` send them."""
+"""Requests as values, and the rules of retries. Knows no connection: ``asynchronous`` and ``blocking`` send them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Params = Mapping[str, str | int | float | bool | None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to send.
+    """A request to send.
 
     Attributes:
         path: of the service, from ``/`` on, quoted.
         params: of the query string, in order.
         body: sent as JSON; None: there is none.
         content: sent as it is, instead of ``body``.
-        is_repeatable: sending it twice does no more than sending it once, so it may go again when its answer was lost.
-        read_timeout_s: how long the answer may take; None: as long as the client allows.
+        is_repeatable: sending it twice has the same effect as once, so it may be repeated if its answer was lost.
+        read_timeout_s: time limit of the answer; None: the client's.
     """
 
     method: str
@@ -57,13 +57,13 @@ def request(
     """Make a request; parameters and headers that are None are left out.
 
     Args:
-        method: GET and PUT may be repeated; DELETE not, for the second one would say that there is no such thing.
+        method: GET and PUT may be repeated; DELETE not, because a second one would answer that the resource does not exist.
         path: see ``Request``.
         params: see ``Request``.
         body: see ``Request``.
         content: see ``Request``.
-        headers: beside those that every request has.
-        is_repeatable: None: as the method says, and with an ``Idempotency-Key`` yes.
+        headers: beside the common ones.
+        is_repeatable: None: as the method says; with an ``Idempotency-Key``, yes.
         read_timeout_s: see ``Request``.
     """
     given = {name: value for name, value in (headers or {}).items() if value is not None}
@@ -90,10 +90,10 @@ def _text(value: Any) -> str:
 
 
 def path_of(*parts: str) -> str:
-    """Return ``/v1/…`` of parts that may hold anything.
+    """Return ``/v1/…`` with parts of any text.
 
     Raises:
-        ValueError: a part that paths leave out would lead to something else than was named.
+        ValueError: URLs would drop a part such as ``..``, so the path would lead to something else.
     """
     wrong = next((part for part in parts if part in ("", ".", "..")), None)
     if wrong is not None:
@@ -102,24 +102,24 @@ def path_of(*parts: str) -> str:
 
 
 def preconditions(if_match: int | None, *, must_be_new: bool = False) -> dict[str, str | None]:
-    """Return the headers that make a change depend on the version that is there."""
+    """Return headers that make a change depend on the stored version."""
     return {"if-match": None if if_match is None else f'"{if_match}"', "if-none-match": "*" if must_be_new else None}
 
 
 def new_key() -> str:
-    """Return an Idempotency-Key that nobody else has."""
+    """Return a new unique Idempotency-Key."""
     return uuid.uuid4().hex
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often a request is sent, and what is waited between.
+    """The number of attempts of a request, and the waits between them.
 
     Attributes:
-        attempts: how often at most; 1: never again.
-        first_wait_s: before the second attempt; doubled with each.
-        longest_wait_s: what doubling ends at.
-        longest_asked_s: a ``Retry-After`` beyond it is not waited for: the error is raised at once.
+        attempts: maximum; 1: no retry.
+        first_wait_s: before the second attempt; doubled for each further one.
+        longest_wait_s: upper bound of the doubled wait.
+        longest_asked_s: with a longer ``Retry-After``, the error is raised at once.
     """
 
     attempts: int = 4
@@ -128,18 +128,18 @@ class Retries:
     longest_asked_s: float = 60.0
 
     def wait_s(self, attempt: int, retry_after_s: float | None, drawn: float) -> float:
-        """Return what to wait behind an attempt.
+        """Return the wait after an attempt.
 
         Args:
             attempt: its number, from 1.
-            retry_after_s: what the service asked for: never less is waited.
-            drawn: between 0 and 1; spreads the waits of many clients over half of their length.
+            retry_after_s: minimum wait, from the service.
+            drawn: random number between 0 and 1; spreads the waits of many clients over half of their length.
         """
         own: float = min(self.first_wait_s * 2 ** (attempt - 1), self.longest_wait_s) * (0.5 + drawn / 2)
         return own if retry_after_s is None else max(own, retry_after_s)
 
     def after_error(self, sent: Request, error: ServiceError, attempt: int, drawn: float) -> float | None:
-        """Return what to wait before the request goes again; None: it does not."""
+        """Return the wait before the request is repeated after an error; None: it is not."""
         if attempt >= self.attempts or not _may_succeed(sent, error):
             return None
         if error.retry_after_s is not None and error.retry_after_s > self.longest_asked_s:
@@ -147,21 +147,21 @@ class Retries:
         return self.wait_s(attempt, error.retry_after_s, drawn)
 
     def after_loss(self, sent: Request, error: httpx.TransportError, attempt: int, drawn: float) -> float | None:
-        """Return what to wait before the request goes again that got no answer; None: it does not."""
+        """Return the wait before the request is repeated without an answer; None: it is not."""
         if attempt >= self.attempts or not (is_unsent(error) or sent.is_repeatable):
             return None
         return self.wait_s(attempt, None, drawn)
 
 
 def is_unsent(error: httpx.TransportError) -> bool:
-    """Whether the request cannot have reached the service."""
+    """Return whether the request cannot have reached the service."""
     return isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
 
 
 def _may_succeed(sent: Request, error: ServiceError) -> bool:
-    """Whether the same request may be sent again.
+    """Return whether the same request may be sent again.
 
-    A 429 is given before anything is done; a 503 perhaps in the middle. A 504 comes after the time that the caller was ready to wait.
+    A 429 comes before any work; a 503 perhaps in the middle of it. A 504 comes after the time that the caller was ready to wait.
     """
     if error.status == httpx.codes.TOO_MANY_REQUESTS:
         return True

@@ -39,7 +39,7 @@ def detail(graph: Graph, reader: Reader = READER) -> str:
         ("stopped", "stopped", "Resume it"),
         ("failed", "running", "POST /v1/queries/pricer/restart"),
         ("failed", "stopped", "Resume it"),
-        ("backoff", "running", "It is to run again by itself"),
+        ("backoff", "running", "It should start without help"),
     ],
 )
 def test_the_producer_its_state_its_lag_and_the_ways_out_are_told(state: str, desired_state: str, way: str) -> None:

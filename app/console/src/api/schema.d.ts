@@ -13,11 +13,11 @@ export interface paths {
         };
         /**
          * Read one key's rows
-         * @description The row of one key, or its windows: the same answer as `?key.<column>=…`, but 404 where there is none.
+         * @description The row of one key, or its windows: the same answer as `?key.<column>=…`, but 404 if there is no row.
          *
-         *     `row_not_found`: there is no row; `row_deleted`: a versioned table had one, and it was deleted; 410 `history_expired`: it cannot be
-         *     said any more, because the time asked for is older than the retained history and the key's latest version began later. With `from`
-         *     or `to`: the key's versions, none being no error. For tables with one key column beside the window; composite keys are asked for as
+         *     `row_not_found`: there is no row; `row_deleted`: a versioned table had a row, and it was deleted; 410 `history_expired`: unknown,
+         *     because the requested time is before the retained history and the key's latest version began later. With `from`
+         *     or `to`: the key's versions; an empty list is not an error. Only for tables with one key column beside the window; for composite keys use
          *     `/rows?key.a=…&key.b=…`.
          */
         get: operations["get_rows_of_key"];
@@ -37,27 +37,27 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Look at a stream
-         * @description Columns, connector, who writes it, who reads it, where its log begins and ends.
+         * Get a stream
+         * @description Columns, connector, writer, readers, and the ends of its log.
          */
         get: operations["get_stream"];
         /**
          * Register a stream
-         * @description Register a source of records, or change the one there is as far as its records and readers allow.
+         * @description Register a source of records, or change the existing one as far as its records and readers allow.
          *
-         *     With records in it, it may get further columns, which these have as null, and columns may get types that hold all values of theirs (int:
-         *     bigint, double; decimals with more digits). Queries that take all columns go on with those they have, in a `select` that is spelled out.
-         *     The answer spells out every default. An equal definition changes nothing, so this can be repeated. `"columns": "infer"` takes columns, and
-         *     the key where the records say it, from the connector: a topic's schema or newest records, a directory's newest file. What was found is stored
-         *     and shown; `warnings` names fields that are no columns. With `validate=true` all is judged and answered, and nothing is stored.
+         *     With records in it, new columns are possible, which are null in these records. Columns may get types that fit all their values (int to
+         *     bigint or double; decimals with more digits). Queries that select all columns continue with their present ones, in a spelled-out `select`.
+         *     The answer has every default. An equal definition changes nothing, so the request can be repeated. `"columns": "infer"` takes columns, and
+         *     the key if the records show it, from the connector: a topic's schema or newest records, a directory's newest file. The result is stored
+         *     and shown; `warnings` names fields that are no columns. With `validate=true` everything is checked and answered, and nothing is stored.
          */
         put: operations["put_stream"];
         post?: never;
         /**
          * Delete a stream
-         * @description Delete a source with its records, or a result that its deleted query has left. Refused while a query reads it.
+         * @description Delete a source with its records, or a result of a deleted query. This is refused while a query reads it.
          *
-         *     The result of a query goes with the query.
+         *     The result of an existing query is deleted with the query.
          */
         delete: operations["delete_stream"];
         options?: never;
@@ -74,7 +74,7 @@ export interface paths {
         };
         /**
          * List streams
-         * @description Sources and results alike.
+         * @description Sources and results.
          */
         get: operations["get_streams"];
         put?: never;
@@ -93,26 +93,25 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Look at a table
-         * @description Columns, key, connector, who writes it, who reads it, where its log begins and ends.
+         * Get a table
+         * @description Columns, key, connector, writer, readers, and the ends of its log.
          */
         get: operations["get_table"];
         /**
          * Register a table
-         * @description Register a source of upserts and deletes by key, or change the one there is as far as its records and readers allow.
+         * @description Register a source of upserts and deletes by key, or change the existing one as far as its records and readers allow.
          *
-         *     With `versioned` it keeps every version of a key for its history retention. Without, it keeps one row per key: what came last, or with
-         *     `conflict: latest_event_time` what has the latest event time, deletes remembered for ever. `warnings` names a choice that was left open.
-         *     What columns may become while there are records is as of streams, and so are `"columns": "infer"` and `validate=true`. The answer spells
-         *     out every default.
+         *     With `versioned` it keeps every version of a key for its history retention. Otherwise it keeps one row per key: the last one to arrive, or
+         *     with `conflict: latest_event_time` the one with the latest event time; then deletes are remembered for ever. `warnings` names a choice that
+         *     was left open. Changes of columns with records, `"columns": "infer"` and `validate=true` are as for streams. The answer has every default.
          */
         put: operations["put_table"];
         post?: never;
         /**
          * Delete a table
-         * @description Delete a source with its records, or a result that its deleted query has left. Refused while a query reads it.
+         * @description Delete a source with its records, or a result of a deleted query. This is refused while a query reads it.
          *
-         *     The result of a query goes with the query.
+         *     The result of an existing query is deleted with the query.
          */
         delete: operations["delete_table"];
         options?: never;
@@ -129,7 +128,7 @@ export interface paths {
         };
         /**
          * List tables
-         * @description Sources and results alike.
+         * @description Sources and results.
          */
         get: operations["get_tables"];
         put?: never;
@@ -149,28 +148,28 @@ export interface paths {
         };
         /**
          * Read a stream's records
-         * @description Records of one partition from `offset` on; go on with `next_offset`. Sources and results alike.
+         * @description Records of one partition from `offset` on; continue with `next_offset`. For sources and results.
          *
-         *     An answer ends early, before `limit`, where its records are large together (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`): there is more
-         *     as long as `next_offset` is less than `end_offset`.
+         *     An answer of large records ends before `limit` (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`): there are more records
+         *     while `next_offset` is less than `end_offset`.
          *
-         *     Of a stream to which queries append (`into.append_to`) each part has offsets of its own: `parts` names them, `part` reads one. All records
-         *     together, resumable, are at `/changes`.
+         *     If queries append to the stream (`into.append_to`), each part has its own offsets: `parts` has their names, `part` reads one. `/changes`
+         *     has all records together, and can be resumed.
          *
-         *     A stream that shares its feed skips the records of others, so offsets can have gaps. With `Accept: application/x-ndjson` records come
-         *     as lines.
+         *     A stream that shares its feed skips records of other relations, so offsets can have gaps. With `Accept: application/x-ndjson` records
+         *     come as lines.
          */
         get: operations["get_records"];
         put?: never;
         /**
          * Append records to a stream
-         * @description Append records; they are durable when the answer comes, with their offsets.
+         * @description Append records. They are durable when the answer arrives with their offsets.
          *
-         *     A record with `"$op": "delete"` has its key and no value: a `select` passes it on, no condition holds for it, joins and aggregations drop and
-         *     count it (`null_value`), and in a table that a query writes it deletes the row of its key.
+         *     A record with `"$op": "delete"` has its key and no value. A `select` forwards it, and no condition holds for it. Joins and aggregations drop
+         *     and count it (`null_value`). In a table that a query writes, it deletes the row of its key.
          *
-         *     A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
-         *     refused, the answer is 422 `records_rejected`. `warnings` says what is strange about those that were appended.
+         *     A record that cannot be read does not block the others. It is stored as a reject, and the answer has its index and reason. If all records
+         *     are rejected, the answer is 422 `records_rejected`. `warnings` describes unusual values in the appended records.
          */
         post: operations["post_stream_records"];
         delete?: never;
@@ -190,18 +189,18 @@ export interface paths {
         put?: never;
         /**
          * Append records to a table
-         * @description Append upserts and deletes (`"$op": "delete"`); they are durable when the answer comes, with their offsets.
+         * @description Append upserts and deletes (`"$op": "delete"`). They are durable when the answer arrives with their offsets.
          *
-         *     A delete's event time is its event-time column, else `$event_time_ms`; without either it is refused as `event_time_missing` where the
-         *     table names an event-time column. A table without one takes the time of arrival.
+         *     A delete's event time is its event-time column, else `$event_time_ms`. Without either it is rejected as `event_time_missing` if the
+         *     table names an event-time column. A table without one uses the time of arrival.
          *
-         *     A record that cannot be read does not hold up the others: it is kept as a reject, with its index and reason in the answer. If all are
-         *     refused, the answer is 422 `records_rejected`. `warnings` says what is strange about those that were appended.
+         *     A record that cannot be read does not block the others. It is stored as a reject, and the answer has its index and reason. If all records
+         *     are rejected, the answer is 422 `records_rejected`. `warnings` describes unusual values in the appended records.
          *
-         *     With `format=debezium` come change events, as Debezium Server's HTTP sink posts them. A change that is older in its database's log than one
-         *     of its key, or the same, is left out (`older_count`), however long ago that came; so a repeated request appends nothing. What cannot be
-         *     read is kept as a reject and answered 200, for Debezium would send it again for ever; with `on_bad_record: stop` the answer is 422, and
-         *     it does.
+         *     With `format=debezium` the body has change events, as Debezium Server's HTTP sink posts them. An event that is the same as an earlier one of
+         *     its key, or older in the database's log, is left out (`older_count`), however long ago that one came. So a repeated request appends nothing.
+         *     An event that cannot be read is stored as a reject and answered with 200, because Debezium would send it again for ever. With
+         *     `on_bad_record: stop` the answer is 422, and Debezium does send it again.
          */
         post: operations["post_table_records"];
         delete?: never;
@@ -220,9 +219,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Let Debezium's HTTP sink in
-         * @description The sink's `authentication.jwt.url` is `…/v1/debezium/` and its password an API key with the role write. Nothing new is issued: the key
-         *     is looked at and given back, and counts in each request as it would anywhere.
+         * Authenticate Debezium's HTTP sink
+         * @description The sink's `authentication.jwt.url` is `…/v1/debezium/` and its password an API key with the role write. The service issues nothing
+         *     new: it checks the key and returns it. Each request uses the key as any other client does.
          */
         post: operations["admit_debezium"];
         delete?: never;
@@ -241,8 +240,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Let Debezium's HTTP sink stay
-         * @description As `authenticate`, with what that gave.
+         * Renew the token of Debezium's HTTP sink
+         * @description As `authenticate`, with the token of its answer.
          */
         post: operations["refresh_debezium"];
         delete?: never;
@@ -262,13 +261,13 @@ export interface paths {
          * Read a table's rows
          * @description Rows as of the query's last commit, in every state of the query: `stale` is true while it does not run.
          *
-         *     **Conditions**, all of which must hold: `key.<column>=value` on key columns, `where.<column>=value` on any column; behind the column
-         *     may stand `.eq .ne .gt .ge .lt .le .in .null`: `where.delay.ge=15`, `where.carrier.in=B6,AA` (a JSON array where values hold commas),
-         *     `where.temp.null=false`. `ne` also finds nulls. In a windowed table `window_from` and `window_to` bound the start of the window.
+         *     **Conditions** must all hold: `key.<column>=value` on key columns, `where.<column>=value` on any column; an operator may follow the column:
+         *     `.eq .ne .gt .ge .lt .le .in .null`: `where.delay.ge=15`, `where.carrier.in=B6,AA` (a JSON array if values have commas),
+         *     `where.temp.null=false`. `ne` also matches nulls. In a windowed table `window_from` and `window_to` bound the start of the window.
          *
-         *     **Time.** `as_of` gives rows as they were at an event time; `from` and `to` give every version whose validity meets the range, each
-         *     with `$valid_from_ms` and `$valid_to_ms` (null: still valid); both need a versioned table. What is older than the retained history
-         *     answers 410 `history_expired`; a range that begins there says so in `truncated`. Rows of windowed tables carry `$state`: `final` or
+         *     **Time.** `as_of` returns rows as of an event time; `from` and `to` return every version that is valid in the range, each
+         *     with `$valid_from_ms` and `$valid_to_ms` (null: still valid); both need a versioned table. Times before the retained history
+         *     answer 410 `history_expired`; a range that begins there has `truncated` true. Rows of windowed tables have `$state`: `final` or
          *     `open`.
          *
          *     Rows come in key order, page by page with `cursor`; as JSON, with `Accept: application/x-ndjson` as lines, with
@@ -294,11 +293,11 @@ export interface paths {
         put?: never;
         /**
          * Look many keys up
-         * @description Up to 1,000 keys in one consistent read, each found or not, and why not.
+         * @description Up to 1,000 keys in one consistent read, each with its row or the reason why there is none.
          *
-         *     A key is an object with every key column (also the window's bounds, in a windowed table); where the key is one column, the bare value
-         *     does. `reason` is `row_not_found`, or of a versioned table `row_deleted` or `history_expired`. With `Accept: application/x-ndjson`
-         *     results come as lines.
+         *     A key is an object with every key column (in a windowed table, with the window's bounds too); for a key of one column, the bare value
+         *     is sufficient. `reason` is `row_not_found`, or for a versioned table `row_deleted` or `history_expired`. With
+         *     `Accept: application/x-ndjson` results come as lines.
          */
         post: operations["post_lookup"];
         delete?: never;
@@ -318,8 +317,8 @@ export interface paths {
          * Follow a stream
          * @description Every record of a stream, each exactly once: in offset order within a partition, in no order across partitions.
          *
-         *     Of a stream to which queries append (`into.append_to`) the records of these parts as well, each part in the order of its numbers; `part`
-         *     names it. One that comes later is followed from its beginning, behind any cursor.
+         *     If queries append to the stream (`into.append_to`), their records are included: each query's part in the order of its numbers; `part`
+         *     has its name. A part that is added later is followed from its beginning, behind any cursor.
          */
         get: operations["get_stream_changes"];
         put?: never;
@@ -339,11 +338,11 @@ export interface paths {
         };
         /**
          * Follow a table
-         * @description Every change of a table, each exactly once, from a snapshot, from the oldest kept one, or behind a cursor.
+         * @description Every change of a table, each exactly once, from a snapshot, from the oldest change in the log, or behind a cursor.
          *
-         *     Fold them by key: an `upsert` sets the row, a `delete` removes it. In a versioned table a change of an older time than the one held
-         *     does not change the row of now. Windows that leave after their retention leave without a change. A snapshot can be left at any event
-         *     and gone on with later; changes of rows that were given already come in between.
+         *     Fold changes by key: an `upsert` sets the row, a `delete` removes it. In a versioned table, ignore a change whose time is older than the
+         *     row's time. Windows that end by retention have no change for it. A client may leave a snapshot at any event and continue it later.
+         *     During a snapshot, changes of rows that the client already has come between the rows.
          */
         get: operations["get_table_changes"];
         put?: never;
@@ -363,17 +362,17 @@ export interface paths {
         };
         /**
          * List queries
-         * @description Definitions, desired states and states; progress is in each one's status.
+         * @description Definitions, desired states and states; the status of each has its progress.
          */
         get: operations["get_queries"];
         put?: never;
         /**
          * Create a query
-         * @description Store a query and make the relation it writes.
+         * @description Store a query and create the relation that it writes.
          *
-         *     The answer holds the definition **as stored, every default spelled out**. Every fault of a definition is reported at once, each with
-         *     a pointer to its field; `POST /v1/validations` says the same without storing anything, `warnings` included. A repeat with the same
-         *     `Idempotency-Key` gets the first answer again; a refusal is not kept, for it has created nothing.
+         *     The answer has the definition **as stored, with every default**. All faults of a definition are reported at once, each with a pointer to
+         *     its field. `POST /v1/validations` gives the same without storing anything, with `warnings`. A repeated request with the same
+         *     `Idempotency-Key` gets the first answer again. An error is not stored, because it has created nothing.
          */
         post: operations["post_query"];
         delete?: never;
@@ -390,8 +389,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Look at a query
-         * @description The definition as stored, every default spelled out, and as a statement of SQL.
+         * Get a query
+         * @description The definition as stored, with every default, and as an SQL statement.
          */
         get: operations["get_one_query"];
         /**
@@ -399,23 +398,23 @@ export interface paths {
          * @description Create the query, or replace its definition.
          *
          *     An edit is classified first. A no-op changes nothing. Grace, hold, policies for late and expired records, limits and bounds of
-         *     suppression, idle, retentions and late records change **in place**: the query goes on with its state. Everything else **needs new
-         *     state** and answers 409 `state_incompatible`, with a reason per field, unless `?state=discard`. `POST /v1/validations` with the new
-         *     definition previews the edit. `desired_state` in the body is taken over only if it is given.
+         *     suppression, idle, retentions and late records change **in place**: the query continues with its state. Everything else **needs new
+         *     state** and answers 409 `state_incompatible`, with a reason per field, unless the request has `?state=discard`. `POST /v1/validations`
+         *     with the new definition previews the edit. `desired_state` changes only if the body has it.
          *
          *     With `?from_fork=` and without a body the query takes over a **fork** of it (`POST …/fork`): its definition, result, state and position,
-         *     in one moment. Reads of the original's relation give the fork's result from then on; cursors of its changes end (410 `cursor_expired`, or
-         *     a `reset`). The desired state stays the query's own; the fork and its relation are gone. While another query reads one of the two results it
-         *     answers 409 `relation_in_use` and names it: its position is a number in the log that would go.
+         *     in one moment. Reads of the original's relation then give the fork's result; cursors of its changes end (410 `cursor_expired`, or a
+         *     `reset`). The query keeps its desired state; the fork and its relation are deleted. While another query reads one of the two results, the
+         *     answer is 409 `relation_in_use` with its name: that query's position is a number in a log that would be deleted.
          */
         put: operations["put_query"];
         post?: never;
         /**
          * Delete a query
-         * @description Delete a query and its state, and with `state=discard` (the default) the relation it writes: refused while another query reads that.
+         * @description Delete a query and its state, and with `state=discard` (the default) its relation. This is refused while another query reads that.
          *
-         *     With `state=keep` the relation stays as it was at that moment: it can be read, `stale: true`, and is deleted like a source. Until then
-         *     its name is taken: a query that would write it is refused with 409 `name_taken`.
+         *     With `state=keep` the relation stays unchanged: it can be read, with `stale: true`, and is deleted like a source. Until then its name is
+         *     taken: a query that would write it is refused with 409 `name_taken`.
          */
         delete: operations["delete_one_query"];
         options?: never;
@@ -432,8 +431,8 @@ export interface paths {
         };
         get?: never;
         /**
-         * Say whether a query shall run
-         * @description `running`, `paused` (state kept at hand) or `stopped` (resources released). State, position and results are kept in every case.
+         * Set the desired state of a query
+         * @description `running`, `paused` (the driver keeps the state ready) or `stopped` (resources released). State, position and results always stay.
          */
         put: operations["put_desired_state"];
         post?: never;
@@ -454,7 +453,7 @@ export interface paths {
         put?: never;
         /**
          * Restart a query
-         * @description Launch it again with the state it has; also what a failed query needs once the cause is mended.
+         * @description Launch the query again with its state. A failed query also needs this after its cause is corrected.
          */
         post: operations["post_restart"];
         delete?: never;
@@ -474,16 +473,16 @@ export interface paths {
         put?: never;
         /**
          * Fork a query
-         * @description Make a second query that goes on from what this one has committed, and writes a relation of its own.
+         * @description Create a second query that continues from the last commit of this one and writes its own relation.
          *
-         *     The fork has the original's result, change log, state, position, counters and late records as of one commit, and reads on from there by
-         *     itself: as if it had run from the beginning. The original goes on meanwhile. The definition may differ in what an edit **in place**
-         *     may change (`PUT /v1/queries/{name}`); `changes` says in what it does, and what does not fit is refused with 409 `state_incompatible`
-         *     and a reason per field. Columns that are new are null in what was written before. Of an original that has committed nothing the fork
-         *     starts from scratch, too: `fork_of.batch_id` is null. `If-Match` is about the original.
+         *     The fork has the original's result, change log, state, position, counters and late records as of one commit. It reads on from there by
+         *     itself, as if it had run from the beginning. The original continues meanwhile. The definition may have all changes that an edit **in
+         *     place** allows (`PUT /v1/queries/{name}`); `changes` lists them. Other changes are refused with 409 `state_incompatible` and a reason per
+         *     field. New columns are null in earlier results. If the original has no commit, the fork starts from scratch too: `fork_of.batch_id` is
+         *     null. `If-Match` applies to the original.
          *
-         *     A fork is a query like any other: edit it (also with `?state=discard`), look at its result beside the original's, then
-         *     `PUT /v1/queries/{name}?from_fork=…` puts it in the original's place, or `DELETE` removes it.
+         *     A fork is a query like any other: edit it (also with `?state=discard`), compare its result with the original's, then
+         *     `PUT /v1/queries/{name}?from_fork=…` lets it replace the original, or `DELETE` removes it.
          */
         post: operations["post_fork"];
         delete?: never;
@@ -500,12 +499,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the commits to go back to
-         * @description The commits to which `POST …/rewind` can put the query back, and what is in the way where it cannot.
+         * List the commits for a rewind
+         * @description The commits to which `POST …/rewind` can return the query, and the obstacles.
          *
-         *     One a minute is retained (`SLACKWATER_RETAINED_COMMITS_EVERY`), and each from which a launch went on, so also the last one before an
-         *     edit. They thin out with age: some forty in `SLACKWATER_STATE_RETENTION` (24 h before the newest commit). One whose state takes more space
-         *     than `SLACKWATER_STATE_RETAINED_BYTES` allows goes earlier. A query that starts from scratch has none.
+         *     One commit a minute is retained (`SLACKWATER_RETAINED_COMMITS_EVERY`), and each one from which a launch continued, so also the last one
+         *     before an edit. Older commits are thinned out: about forty remain within `SLACKWATER_STATE_RETENTION` (24 h before the newest commit). A
+         *     commit is removed earlier if its state exceeds `SLACKWATER_STATE_RETAINED_BYTES`. A query that starts from scratch has none.
          */
         get: operations["get_commits"];
         put?: never;
@@ -526,16 +525,16 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Go back to an earlier commit
-         * @description Put a query back to one of its retained commits: result, change log, state, position, counters and late records are those of then.
+         * Rewind to an earlier commit
+         * @description Return a query to one of its retained commits: result, change log, state, position, counters and late records are those of that commit.
          *
-         *     What came behind it is gone, and the query reads its inputs again from there, also under an edited `definition` (of what an edit **in place**
-         *     may change): the result is that of a query which never was behind that commit. The query has to be paused, stopped or failed (409
-         *     `query_not_at_rest`). While other queries read its result it answers 409 `relation_in_use` and names them. Where records that would be read
-         *     again, segments of the state or former rows of the result are gone, it answers 409 `rewind_not_possible` and says what.
+         *     Everything after that commit is removed, and the query reads its inputs again from there, also with an edited `definition` (with changes
+         *     that an edit **in place** allows). The result equals that of a query that never ran past that commit. The query must be paused, stopped or
+         *     failed (409 `query_not_at_rest`). While other queries read its result, the answer is 409 `relation_in_use` with their names. If records to
+         *     read again, segments of the state or earlier rows of the result were removed, the answer is 409 `rewind_not_possible` with the reason.
          *
-         *     Who follows the result gets 410 `cursor_expired`, or a `reset`, and starts from scratch. Replays of late records that were asked for since
-         *     are undone. A failed query that is meant to run is launched again. What queries refused of a source's records stays listed with the source.
+         *     Readers of the result's changes get 410 `cursor_expired`, or a `reset`, and start from scratch. Later requests to replay late records are
+         *     undone. A failed query with the desired state `running` is launched again. Rejects of a source's records stay listed at the source.
          */
         post: operations["post_rewind"];
         delete?: never;
@@ -554,14 +553,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Carry statements of SQL out
-         * @description Carry a script out: statements of ksqlDB's language, and what only this service has (`/guide/reference/sql/`).
+         * Execute SQL statements
+         * @description Execute a script: statements of ksqlDB's language, and the extensions of this service (`/guide/reference/sql/`).
          *
-         *     Every statement that cannot be read is told at once, with line and column, before anything is carried out. Each of the others is
-         *     carried out by itself, in order; what refuses one ends the script, and those before it stay carried out: `statements` of the
-         *     problem says what became of each. A SELECT without EMIT
-         *     answers once; one with EMIT must be the last, and is answered as `application/x-ndjson` or `text/event-stream`, whichever `Accept`
-         *     asks for: first the columns, then rows as they come, until its LIMIT or until the client leaves.
+         *     If statements cannot be parsed, the answer has all these faults with line and column, and nothing is executed. Otherwise each statement
+         *     is executed by itself, in order. The first that fails ends the script; earlier ones stay in force: `statements` of the
+         *     problem has the state of each. A SELECT without EMIT
+         *     answers once. One with EMIT must be the last; its answer is `application/x-ndjson` or `text/event-stream`, as `Accept`
+         *     asks: first the columns, then rows as they come, until its LIMIT or until the client disconnects.
          */
         post: operations["post_statements"];
         delete?: never;
@@ -579,7 +578,7 @@ export interface paths {
         };
         /**
          * Read a query's status
-         * @description State, progress per input, clocks, what waits inside, what was counted. Never waits for the driver itself.
+         * @description State, progress of inputs, clocks, waiting records, counters. Never waits for the driver itself.
          */
         get: operations["get_status"];
         put?: never;
@@ -599,10 +598,10 @@ export interface paths {
         };
         /**
          * Show all queries at a glance
-         * @description State, lag, what waits, what was late, how long a batch takes, and what reads what, of all queries in one answer.
+         * @description State, lag, waiting and late records, batch duration, inputs and result of all queries in one answer.
          *
-         *     It is made of committed facts in a few statements whatever the number of queries, so that it can be asked for every few seconds.
-         *     `GET /v1/queries/{name}/status` says more of one of them.
+         *     A few statements read committed facts, whatever the number of queries, so clients may ask every few seconds.
+         *     `GET /v1/queries/{name}/status` says more about one query.
          */
         get: operations["get_overview"];
         put?: never;
@@ -622,7 +621,7 @@ export interface paths {
         };
         /**
          * List or follow what happened to a query
-         * @description Every transition and every edit, also of the desired state. Append only; an event stream begins with the oldest and goes on.
+         * @description Every transition and every edit, also of the desired state. Append-only; an event stream begins with the oldest event and continues.
          */
         get: operations["get_events"];
         put?: never;
@@ -642,7 +641,7 @@ export interface paths {
         };
         /**
          * List a query's launches
-         * @description Each launch has an epoch of its own; its end tells why it ended.
+         * @description Launches of a query. Each has its own epoch; `end_reason` says why it ended.
          */
         get: operations["get_runs"];
         put?: never;
@@ -662,10 +661,10 @@ export interface paths {
         };
         /**
          * List a stream's rejects
-         * @description Records that could not be read, each with its reason, its place, and an excerpt. They never stop a query.
+         * @description Records that could not be read, each with its reason, its offset, and an excerpt. They never stop a query.
          *
-         *     Details and excerpts of records from files are shown to the role `admin` only. Of a feed that has relations outside of the key's scope
-         *     a refused record may be theirs: it has no excerpt then.
+         *     Only the role `admin` sees details and excerpts of records from files. If a feed also has relations outside of the key's scope, its
+         *     rejects have no excerpt, because a rejected record may belong to one of those relations.
          */
         get: operations["get_stream_rejects"];
         put?: never;
@@ -685,10 +684,10 @@ export interface paths {
         };
         /**
          * List a table's rejects
-         * @description Records that could not be read, each with its reason, its place, and an excerpt. They never stop a query.
+         * @description Records that could not be read, each with its reason, its offset, and an excerpt. They never stop a query.
          *
-         *     Details and excerpts of records from files are shown to the role `admin` only. Of a feed that has relations outside of the key's scope
-         *     a refused record may be theirs: it has no excerpt then.
+         *     Only the role `admin` sees details and excerpts of records from files. If a feed also has relations outside of the key's scope, its
+         *     rejects have no excerpt, because a rejected record may belong to one of those relations.
          */
         get: operations["get_table_rejects"];
         put?: never;
@@ -708,9 +707,9 @@ export interface paths {
         };
         /**
          * Show what a stream is made of, and what is made of it
-         * @description Relations and queries, upstream and downstream, with what each query has still to read in records and in seconds of event time.
+         * @description Relations and queries, upstream and downstream, with the lag of each query in records and in seconds of event time.
          *
-         *     Other inputs of queries further down are left out. Everything is drawn from what is committed, whether a driver lives or not.
+         *     Other inputs of downstream queries are left out. The graph shows committed facts, whether a driver is alive or not.
          */
         get: operations["get_stream_lineage"];
         put?: never;
@@ -730,9 +729,9 @@ export interface paths {
         };
         /**
          * Show what a table is made of, and what is made of it
-         * @description Relations and queries, upstream and downstream, with what each query has still to read in records and in seconds of event time.
+         * @description Relations and queries, upstream and downstream, with the lag of each query in records and in seconds of event time.
          *
-         *     Other inputs of queries further down are left out. Everything is drawn from what is committed, whether a driver lives or not.
+         *     Other inputs of downstream queries are left out. The graph shows committed facts, whether a driver is alive or not.
          */
         get: operations["get_table_lineage"];
         put?: never;
@@ -752,11 +751,11 @@ export interface paths {
         };
         /**
          * Read how late records come
-         * @description How far records came behind, per input, and for each grace and history retention which share of them other values would have found late.
+         * @description How late records came, per input, and for each grace and history retention, the share of records that other values would make late.
          *
-         *     A record's lateness is how far the stream time of its task had passed its event time when it came, 0 for none. The advice counts what
-         *     the operator itself judges: a record late for a window is one whose window would have been closed. Everything is counted
-         *     since the query began with its present state, in the transaction of each result, so that a crash counts nothing twice.
+         *     A record's lateness is the difference between the stream time of its task at its arrival and its event time; 0 if it is not behind. The
+         *     advice counts by the rule of the operator: a record is late for a window if its window would have been closed. All counts begin
+         *     when the query began with its current state. They are written in the transaction of each result, so a crash counts nothing twice.
          */
         get: operations["get_lateness"];
         put?: never;
@@ -776,15 +775,15 @@ export interface paths {
         };
         /**
          * Explain a row, or its absence
-         * @description Why there is no row yet for a key and an event time, or why this version: read or not, rejected, late, waiting, which version, final.
+         * @description Why there is no row yet for a key and an event time, or why it is this version: read or not, rejected, late, waiting, version, final.
          *
-         *     Ask by `key` and `at`, or by `partition` and `offset` for one record of the query's first input. Composite keys are asked for as
-         *     `key.<column>=`, by a column of the first input or by one of the result that is just a column of an input.
-         *     The query's operators are asked one after the other; the first that holds the record back is the answer. Everything is drawn from what is
-         *     committed: clocks of the key's own task, positions, late records, rejects, and the feeds in the built-in log, which are searched
-         *     within bounds; of a stream to which queries append its parts as well. What waits inside is not looked into. The answer is `no_record`,
-         *     with the nearest records of the key, if no record with this key and time was read and nothing else is kept of them; the further steps then
-         *     say what would happen to such a record now.
+         *     Ask by `key` and `at`, or by `partition` and `offset` for one record of the query's first input. For composite keys use `key.<column>=`, with
+         *     a column of the first input, or one of the result that is just a column of an input.
+         *     The query's operators are explained in order; the first one that blocks the record is the answer. The explanation uses only committed facts:
+         *     clocks of the key's own task, positions, late records, rejects, and the feeds in the built-in log, which are searched within bounds. For a
+         *     stream to which queries append, its parts are searched as well. State inside operators is not read. The answer is `no_record`, with the
+         *     nearest records of the key, if no record with this key and time was read and no other fact about them is stored. The further steps then say
+         *     what would happen to such a record now.
          */
         get: operations["get_explanation"];
         put?: never;
@@ -804,11 +803,11 @@ export interface paths {
         };
         /**
          * List late records
-         * @description Records that came too late or met expired history, as far as the definition keeps them (`late_records`).
+         * @description Records that came too late or whose table history had expired, if the definition stores them (`late_records`).
          *
          *     Filter by `reason`, by `input`, by event time, and by columns of the record as `key.<column>=` (`key.origin=JFK`, or in full
-         *     `key.departures.origin=JFK`). `counters` counts all of this reason and input, also those that are only counted (`late: join`) or that
-         *     were dropped for want of room.
+         *     `key.departures.origin=JFK`). `counters` counts all records of this reason and input, also those that are only counted (`late: join`)
+         *     or were dropped because the store was full.
          */
         get: operations["get_late_records"];
         put?: never;
@@ -830,19 +829,20 @@ export interface paths {
         put?: never;
         /**
          * Replay late records
-         * @description Hand late records to the query again: exactly once each, also across crashes, unless `again` is asked for.
+         * @description Send late records through the query again: exactly once each, also across crashes, unless `again` is set.
          *
-         *     A replayed record is joined **now, as of its own event time**, by the definition in force when the query takes it: as the late policy
-         *     `join` would have done. It is not judged again, does not wait, and moves no clock of the join. What comes of it goes through the rest
-         *     of the query like any other row (a window behind the join that has closed refuses it, and it is late there) and is marked: the result's
-         *     records and changes have `"$replayed": true`; the late record has `replayed_at` and `replay_id`; `replayed` is counted.
+         *     A replayed record is joined **now, as of its own event time**, by the definition that the query runs then: as the late policy
+         *     `join` would have done. The join does not test its lateness, does not let it wait, and does not move its clock. Results go through the
+         *     rest of the query like any other row (a closed window behind the join refuses them, and they are late there). They are marked: the
+         *     result's records and changes have `"$replayed": true`; the late record has `replayed_at` and `replay_id`; `replayed` is counted.
          *
-         *     The filter `{}` means all late records that were not replayed before. Ten thousand go at once: where `more` is true, repeat the request.
+         *     The filter `{}` matches all late records that were not replayed before. One request replays up to ten thousand: if `more` is true,
+         *     repeat the request.
          *
-         *     It is for records that a join of a stream with a table dropped, diverted, or found without history (`late_dropped`, `late_diverted`,
-         *     `expired_dropped`, `expired_diverted`). Others are refused with `replay_not_possible`: what closed windows or a table's expired history
-         *     refused could only be taken in by changing what was told as final. A filter passes over them and says how many they are; where
-         *     nothing else is left, or one is named by its id, the answer is 409.
+         *     Only records that a join of a stream with a table dropped, diverted, or found without history can be replayed (`late_dropped`,
+         *     `late_diverted`, `expired_dropped`, `expired_diverted`). Others are refused with `replay_not_possible`: to accept records that a closed
+         *     window or a table's expired history refused would change results that were final. A filter skips them and counts them; if it matches
+         *     no other record, or one of them is named by its id, the answer is 409.
          */
         post: operations["post_replay"];
         delete?: never;
@@ -862,14 +862,14 @@ export interface paths {
         put?: never;
         /**
          * Check a query definition
-         * @description Say what is wrong with a definition, spell out its defaults, and show the plan. Stores nothing, and answers 200 to any JSON.
+         * @description Check a definition, and return its faults, its defaults and its plan. It stores nothing, and answers 200 to any JSON.
          *
-         *     `warnings` says where the lateness of records would depend on what one may not expect: on the number of a producer's tasks, on missing
-         *     grace over results that come out of the order of event time, on the time of arrival. They refuse nothing.
+         *     `warnings` names unexpected dependencies of late records: on the number of a producer's tasks, on missing grace over results that are out of
+         *     the order of event time, or on the time of arrival. A warning refuses nothing.
          *
-         *     Where a query has its name, `edit` previews a PUT of it: how far the edit reaches and why, field by field, and of an edit in place
-         *     what it would let go, close or take away, counted as of the query's last commit. A number that committed facts do not tell exactly
-         *     is a range.
+         *     If a query has this name, `edit` previews a PUT of it: the reach of the edit and its reasons, field by field. For an edit in place it
+         *     counts the records that would be released, closed or removed, as of the query's last commit. A number that committed facts do not give
+         *     exactly is a range.
          */
         post: operations["post_validation"];
         delete?: never;
@@ -912,7 +912,7 @@ export interface paths {
         };
         /**
          * List functions, aggregates, operators and types
-         * @description Every function and aggregate with its arguments, its result and examples; operators; types. What is not here does not exist.
+         * @description Every function and aggregate with its arguments, its result and examples; operators; types. The list is complete.
          */
         get: operations["get_functions"];
         put?: never;
@@ -932,7 +932,7 @@ export interface paths {
         };
         /**
          * List the codes of errors
-         * @description Every code that answers, refused records and statuses of queries carry, with its meaning and its cure.
+         * @description Every code of answers, rejected records and statuses of queries, with its meaning and its cure.
          */
         get: operations["get_errors"];
         put?: never;
@@ -952,7 +952,7 @@ export interface paths {
         };
         /**
          * Explain the code of an error
-         * @description What a code means and what helps: where the `type` of a problem points to. A browser is led to the code in the guide.
+         * @description What a code means and what helps. The `type` of a problem points here. A browser is redirected to the code in the guide.
          */
         get: operations["get_error"];
         put?: never;
@@ -971,22 +971,22 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Look at a connection
-         * @description Where it leads, without the values of its secrets.
+         * Get a connection
+         * @description Name and address, without the values of secrets.
          */
         get: operations["get_connection_of"];
         /**
-         * Make or replace a connection
-         * @description Keep where something is and how it is reached. Nothing is connected to: `POST …/check` tries it.
+         * Create or replace a connection
+         * @description Store the address and the credentials of a system. Nothing is connected: `POST …/check` does that.
          *
-         *     A secret is a value, which is kept encrypted (`SLACKWATER_SECRET_KEY`) and never shown again, or `env:NAME` or `file:PATH`, which are read
-         *     by the process that connects, when it does. Every PUT gives all secrets. An equal definition changes nothing.
+         *     A secret is a value, which is stored encrypted (`SLACKWATER_SECRET_KEY`) and never shown again, or `env:NAME` or `file:PATH`, which the
+         *     connecting process reads when it connects. Every PUT contains all secrets. An equal definition changes nothing.
          */
         put: operations["put_connection_of"];
         post?: never;
         /**
          * Delete a connection
-         * @description Delete it with its secrets. Refused while a relation or a query names it.
+         * @description Delete the connection with its secrets. It is refused while a relation or a query names it.
          */
         delete: operations["delete_connection_of"];
         options?: never;
@@ -1003,7 +1003,7 @@ export interface paths {
         };
         /**
          * List connections
-         * @description Where they lead, without the values of their secrets.
+         * @description Names and addresses, without the values of secrets.
          */
         get: operations["get_connections"];
         put?: never;
@@ -1024,11 +1024,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Try a connection
-         * @description Connect from here, ask one question, hang up, within five seconds: brokers for their topics, a registry for its subjects, a bucket for
-         *     its list, a database for `SELECT 1`.
+         * Check a connection
+         * @description Connect from here, ask one question, and disconnect, within five seconds: brokers for their topics, a registry for its subjects, a bucket
+         *     for its list, a database for `SELECT 1`.
          *
-         *     It is tried from the service's process; drivers and workers on other hosts may reach other things, and need the same variables and files.
+         *     The service's process connects. Drivers and workers on other hosts may reach other systems, and need the same variables and files.
          */
         post: operations["check_connection"];
         delete?: never;
@@ -1046,7 +1046,7 @@ export interface paths {
         };
         /**
          * Who am I?
-         * @description The role and the scope of the key that the request carries, so that an interface offers only what its user may do.
+         * @description The role and the scope of the request's key. A user interface can offer only what its user may do.
          */
         get: operations["get_me"];
         put?: never;
@@ -1066,16 +1066,16 @@ export interface paths {
         };
         /**
          * List API keys
-         * @description Names, roles, scopes, when they expire and when they were used last. Their secret parts are not here, nor anywhere.
+         * @description Names, roles, scopes, when they expire and when they were last used. The secret parts are stored nowhere.
          */
         get: operations["get_api_keys"];
         put?: never;
         /**
          * Create an API key
-         * @description Make a key. The service keeps its SHA-256 only: a key that was not written down is replaced by a new one.
+         * @description Create a key. The service stores only its SHA-256: if the key is lost, create a new one.
          *
-         *     The first key is made on the service's machine: `slackwater keys create first --role admin`. A service that asks for no keys makes none
-         *     over HTTP: whoever reached it once would keep what they made.
+         *     Create the first key on the service's machine: `slackwater keys create first --role admin`. A service that requires no keys creates none
+         *     over HTTP, because anyone who reaches it once would have a key that stays valid.
          */
         post: operations["post_api_key"];
         delete?: never;
@@ -1096,9 +1096,9 @@ export interface paths {
         post?: never;
         /**
          * Revoke an API key
-         * @description It counts no more within five seconds; event streams that it opened end then, with their next event or sign of life.
+         * @description The key is invalid within five seconds. Its open event streams end then, with their next event or sign of life.
          *
-         *     The key stays in the list; its name can be given again.
+         *     The key stays in the list; its name can be used again.
          */
         delete: operations["delete_api_key"];
         options?: never;
@@ -1115,11 +1115,11 @@ export interface paths {
         };
         /**
          * Read the audit log
-         * @description Who changed which source, query or key, from what to what; and who was refused for want of a role or a scope.
+         * @description Who changed which source, query or key, with the states before and after; and which requests were denied for lack of a role or a scope.
          *
-         *     An entry is committed with its change. Appended records and reads are not here. Of refusals the newest 10,000 are kept, of all else the
-         *     newest `SLACKWATER_AUDIT_ROWS`, for `SLACKWATER_AUDIT_RETENTION_MS`. A body beyond 64 KiB is shortened (`"shortened": true`). `since` is
-         *     inclusive, `until` is not.
+         *     An entry is committed with its change. The log has no appended records and no reads. It keeps the newest 10,000 denials, and the newest
+         *     `SLACKWATER_AUDIT_ROWS` other entries for `SLACKWATER_AUDIT_RETENTION_MS`. A body over 64 KiB is shortened (`"shortened": true`). `since`
+         *     is inclusive, `until` is exclusive.
          */
         get: operations["get_audit"];
         put?: never;
@@ -1138,10 +1138,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List drivers and the queries that they have
-         * @description Every process that runs queries, which it has and what carries them; and the queries that no driver has.
+         * List drivers and their queries
+         * @description Every process that runs queries, with its queries and their execution slots; and the queries without a driver.
          *
-         *     A driver that is `silent` has not said goodbye: its host hangs or is gone, and its row stays until a driver on that host starts.
+         *     A `silent` driver did not end in order: its host hangs or is gone. Its row stays until a driver starts on that host.
          */
         get: operations["get_drivers"];
         put?: never;
@@ -1161,9 +1161,9 @@ export interface paths {
         };
         /**
          * List the settings in force
-         * @description Every setting of the service that answers, with its value and where that comes from, as `slackwater config show` lists them.
+         * @description Every setting of the service that answers, with its value and the value's origin, as in `slackwater config show`.
          *
-         *     Secrets are masked. Drivers elsewhere have settings of their own.
+         *     Secrets are masked. Drivers on other hosts have settings of their own.
          */
         get: operations["get_settings"];
         put?: never;
@@ -1183,7 +1183,7 @@ export interface paths {
         };
         /**
          * Is the process alive?
-         * @description Answers without looking at anything else: the liveness probe.
+         * @description Answers without any check: the liveness probe.
          */
         get: operations["healthz"];
         put?: never;
@@ -1203,15 +1203,15 @@ export interface paths {
         };
         /**
          * Can it serve?
-         * @description The readiness probe: answers 200 when the database takes writes, its schema fits, and nothing keeps the driver from coming up.
+         * @description The readiness probe: answers 200 if the database accepts writes, its schema is the expected one, and the driver can start.
          *
-         *     It tries a write, once a second at most. `/readyz?for=reads` tries none, since results can be read from a replica or beside a full disk.
+         *     It tries a write, at most once a second. `/readyz?for=reads` tries none, since results can be read from a replica or beside a full disk.
          *
-         *     `driver` says whether one is `ready`, `starting`, `failing`, or there is `none`. A service that starts no driver itself (`--no-driver`) is
-         *     ready without one. One whose driver ends again and again, or does not become ready, answers 503 `driver_not_ready` with the reason, unless
-         *     another driver is ready. Results can be read all the same: a load balancer of readers asks `/readyz?for=reads`. `/readyz?for=driver` answers
-         *     503 until this service's own driver takes queries, whatever others do: who replaces one service by another waits for that, so that queries
-         *     have somewhere to go.
+         *     `driver` is `ready`, `starting`, `failing`, or `none`. A service that starts no driver itself (`--no-driver`) is
+         *     ready without one. If its driver ends again and again, or does not become ready, it answers 503 `driver_not_ready` with the reason, unless
+         *     another driver is ready. Results can still be read: a load balancer of readers asks `/readyz?for=reads`. `/readyz?for=driver` answers
+         *     503 until this service's own driver takes queries, whatever other drivers do. To replace one service by another, wait for that, so that
+         *     a driver can take the queries.
          */
         get: operations["readyz"];
         put?: never;
@@ -1231,9 +1231,9 @@ export interface paths {
         };
         /**
          * Metrics for Prometheus
-         * @description Requests and records of this process; of every query rates, lag, clocks, what waits, what was late, batches, state; drivers.
+         * @description Metrics of this process: requests and records; of every query: rates, lag, clocks, waiting and late records, batches, state; of drivers.
          *
-         *     While the database is away, `slackwater_database_up` is 0 and what only the database knows is absent.
+         *     While the database is not reachable, `slackwater_database_up` is 0 and metrics of the database are absent.
          */
         get: operations["metrics"];
         put?: never;
@@ -1253,7 +1253,7 @@ export interface paths {
         };
         /**
          * Which version is this?
-         * @description The service's version, the Python below it, the version of its interface.
+         * @description The version of the service, of Python, and of the API.
          */
         get: operations["version"];
         put?: never;
@@ -1270,7 +1270,7 @@ export interface components {
     schemas: {
         /**
          * AcceptedAnswer
-         * @description A desired state that was stored; the status tells when the query has reached it.
+         * @description A stored desired state; the status shows when the query has reached it.
          */
         AcceptedAnswer: {
             /**
@@ -1286,7 +1286,7 @@ export interface components {
             desired_state: "running" | "paused" | "stopped";
             /**
              * State
-             * @description What it is doing now.
+             * @description Current state.
              * @enum {string}
              */
             state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
@@ -1302,7 +1302,7 @@ export interface components {
             version: number;
             /**
              * Status
-             * @description Where to look.
+             * @description URL of the status.
              * @example /v1/queries/delays/status?wait_for=running
              */
             status: string;
@@ -1314,7 +1314,7 @@ export interface components {
         };
         /**
          * AdviceItem
-         * @description What one value would have done to the records measured.
+         * @description The effect that one value would have had on the measured records.
          */
         AdviceItem: {
             /**
@@ -1337,24 +1337,24 @@ export interface components {
             late_share: number;
             /**
              * Added Wait Ms
-             * @description How much longer than with 0 a result waits, in event time.
+             * @description Additional wait of a result compared with 0, in event time.
              * @example 10000
              */
             added_wait_ms: number;
             /**
              * Exact
-             * @description False: at most so many; the value lies inside a bucket.
+             * @description False: the number is an upper bound; the value lies inside a bucket.
              */
             exact: boolean;
             /**
              * Current
-             * @description The value in force.
+             * @description This is the current value.
              */
             current: boolean;
         };
         /**
          * AggregateExampleItem
-         * @description An aggregate of some values.
+         * @description An aggregate over some values.
          */
         AggregateExampleItem: {
             /**
@@ -1375,7 +1375,7 @@ export interface components {
             values: unknown[];
             /**
              * Gives
-             * @description The result as JSON shows it.
+             * @description The result in JSON.
              * @example 3
              */
             gives: unknown;
@@ -1387,13 +1387,13 @@ export interface components {
         AggregateItem: {
             /**
              * Name
-             * @description Which one it is.
+             * @description Name of the aggregate.
              * @example sum
              */
             name: string;
             /**
              * Form
-             * @description How it is written.
+             * @description Its form in expressions.
              * @example sum(x)
              */
             form: string;
@@ -1404,7 +1404,7 @@ export interface components {
             aliases: string[];
             /**
              * Argument
-             * @description What it takes.
+             * @description Its argument.
              * @example x: number
              */
             argument: string;
@@ -1416,12 +1416,12 @@ export interface components {
             result: string;
             /**
              * Description
-             * @description What it gives.
+             * @description What it returns.
              */
             description: string;
             /**
              * Over Tables
-             * @description It also works over a table's rows, whose changes have to be taken out again.
+             * @description It also works over a table's rows: it can undo a change of a row.
              */
             over_tables: boolean;
             /** @description A call with its result. */
@@ -1439,7 +1439,7 @@ export interface components {
             name: string;
             /**
              * Prefix
-             * @description How the key begins: enough to tell it from others.
+             * @description How the key begins: enough to tell keys apart.
              * @example sw_Xa81Tz0q
              */
             prefix: string;
@@ -1457,7 +1457,7 @@ export interface components {
             /**
              * Created At
              * Format: date-time
-             * @description When it was made.
+             * @description When it was created.
              */
             created_at: string;
             /**
@@ -1467,12 +1467,12 @@ export interface components {
             last_used_at: string | null;
             /**
              * Expires At
-             * @description When it ceases to count; null: never.
+             * @description When it expires; null: never.
              */
             expires_at: string | null;
             /**
              * Revoked At
-             * @description When it was revoked; null: it was not.
+             * @description When it was revoked; null: it is not revoked.
              */
             revoked_at: string | null;
         };
@@ -1483,7 +1483,7 @@ export interface components {
         ApiKeyPage: {
             /**
              * Items
-             * @description Keys, revoked ones too.
+             * @description Keys, with revoked ones.
              */
             items: components["schemas"]["ApiKeyAnswer"][];
             /**
@@ -1494,7 +1494,7 @@ export interface components {
         };
         /**
          * AppendAnswer
-         * @description What became of the records of one request.
+         * @description The result of an append request.
          */
         AppendAnswer: {
             /**
@@ -1505,35 +1505,35 @@ export interface components {
             appended: number;
             /**
              * Offsets
-             * @description Where they are, by partition; empty where none was appended.
+             * @description Their offsets, by partition; empty if none was appended.
              */
             offsets: components["schemas"]["AppendedRange"][];
             /**
              * Rejected Count
-             * @description Number of refused records.
+             * @description Number of rejected records.
              * @example 1
              */
             rejected_count: number;
             /**
              * Rejected
-             * @description The refused records, the first thousand of them.
+             * @description The first thousand rejected records.
              */
             rejected: components["schemas"]["RejectedRecord"][];
             /**
              * Older Count
-             * @description Of change events: how many were left out, because a newer change of their key, or the same one, came before.
+             * @description For change events: number of events left out, because a newer change of the key, or the same one, came before.
              * @example 0
              */
             older_count: number;
             /**
              * Warnings
-             * @description `event_times_before_1990`: the event times of all appended records lie before 1990, as seconds do that are read as milliseconds.
+             * @description `event_times_before_1990`: the event times of all appended records are before 1990, as happens if seconds are read as milliseconds.
              */
             warnings: components["schemas"]["WarningItem"][];
         };
         /**
          * AppendedRange
-         * @description Where appended records went: ``count`` consecutive offsets of one partition.
+         * @description The offsets of appended records: ``count`` consecutive offsets of one partition.
          */
         AppendedRange: {
             /**
@@ -1544,19 +1544,19 @@ export interface components {
             partition: number;
             /**
              * First Offset
-             * @description Offset of the first of them.
+             * @description First of these offsets.
              * @example 1041
              */
             first_offset: number;
             /**
              * Last Offset
-             * @description Offset of the last of them.
+             * @description Last of these offsets.
              * @example 1042
              */
             last_offset: number;
             /**
              * Count
-             * @description How many they are.
+             * @description Number of records.
              * @example 2
              */
             count: number;
@@ -1568,35 +1568,35 @@ export interface components {
         ArgumentItem: {
             /**
              * Name
-             * @description What it is called here.
+             * @description Name of the argument.
              * @example digits
              */
             name: string;
             /**
              * Type
-             * @description What it may be.
+             * @description Allowed types.
              * @example whole number
              */
             type: string;
             /**
              * Optional
-             * @description It may be left out.
+             * @description It may be omitted.
              */
             optional: boolean;
             /**
              * Repeated
-             * @description Any number of them.
+             * @description Any number of them is allowed.
              */
             repeated: boolean;
         };
         /**
          * AuditActor
-         * @description Who did it.
+         * @description The one who made the change.
          */
         AuditActor: {
             /**
              * Type
-             * @description `cli`: somebody on the service's machine; `anonymous`: the service asked for no keys.
+             * @description `cli`: somebody on the service's machine; `anonymous`: the service required no keys.
              * @enum {string}
              */
             type: "api_key" | "oidc" | "cli" | "anonymous";
@@ -1608,13 +1608,13 @@ export interface components {
             name: string;
             /**
              * Id
-             * @description Id of the key: names can be given again.
+             * @description Id of the key: a name can be used again after a key is revoked.
              */
             id: string | null;
         };
         /**
          * AuditEntry
-         * @description One change, or one request that was refused for want of a role or a scope.
+         * @description One change, or one request that was denied for lack of a role or a scope.
          */
         AuditEntry: {
             /**
@@ -1625,51 +1625,51 @@ export interface components {
             /**
              * At
              * Format: date-time
-             * @description When it was done or refused.
+             * @description When the change was made or denied.
              */
             at: string;
-            /** @description Who did it, or tried to. */
+            /** @description Who made the request. */
             actor: components["schemas"]["AuditActor"];
             /**
              * Request Id
-             * @description Also in the answer's X-Request-Id and in the service's log; null: a command, or refusals that were counted.
+             * @description Also in the answer's X-Request-Id and in the service's log; null: a command, or an entry for counted denials.
              */
             request_id: string | null;
             /**
              * Action
-             * @description `create`, `replace`, `delete`, `set_desired_state`, `restart`, `replay`, `rewind`, `revoke`, `check`; of what was refused the method and the route.
+             * @description `create`, `replace`, `delete`, `set_desired_state`, `restart`, `replay`, `rewind`, `revoke`, `check`; for a denied request the method and the route.
              * @example replace
              */
             action: string;
-            /** @description What it was done to, or tried on. */
+            /** @description The resource of the request. */
             resource: components["schemas"]["AuditResource"];
             /**
              * Outcome
-             * @description Whether it was done, or refused for want of a role or a scope.
+             * @description Whether the request was carried out, or denied for lack of a role or a scope.
              * @enum {string}
              */
             outcome: "done" | "refused";
             /**
              * Code
-             * @description Of the refusal.
+             * @description Error code of the denial.
              * @example role_too_low
              */
             code: string | null;
             /**
              * Repeats
-             * @description Equal refusals (the same caller, route, name and code) that this entry counts beside its own: one a minute has an entry. Of a caller who is refused for many names, those beyond 30 a minute are counted in one entry without a name.
+             * @description Equal denials (the same caller, route, name and code) that this entry counts besides its own: there is one entry a minute. If a caller is denied for more than 30 names a minute, one entry without a name counts the rest.
              */
             repeats: number;
             /**
              * Before
-             * @description What it was; null where there was nothing.
+             * @description The resource before; null: it did not exist.
              */
             before: {
                 [key: string]: unknown;
             } | null;
             /**
              * After
-             * @description What it is; null where it is gone.
+             * @description The resource after; null: it was deleted.
              */
             after: {
                 [key: string]: unknown;
@@ -1693,28 +1693,28 @@ export interface components {
         };
         /**
          * AuditResource
-         * @description What it was done to.
+         * @description The changed resource.
          */
         AuditResource: {
             /**
              * Type
-             * @description null: the route names none.
+             * @description null: the route has none.
              */
             type: ("stream" | "table" | "query" | "api_key" | "connection") | null;
             /**
              * Name
-             * @description Its name; null: the route names none.
+             * @description Its name; null: the route has none.
              */
             name: string | null;
         };
         /**
          * Change
-         * @description One change, or one row of a snapshot. One that came of a replayed late record also has ``$replayed``: true.
+         * @description One change, or one row of a snapshot. A change that comes from a replayed late record also has ``$replayed``: true.
          */
         Change: {
             /**
              * Kind
-             * @description `snapshot`: a row as it is; `change`: what happened to one, or a record.
+             * @description `snapshot`: a row as of the snapshot; `change`: a change of a row, or a record.
              * @enum {string}
              */
             kind: "change" | "snapshot";
@@ -1726,32 +1726,32 @@ export interface components {
             op: "upsert" | "delete" | "append";
             /**
              * Partition
-             * @description Where in the log; null for a row of a snapshot.
+             * @description Partition of the log; null for a row of a snapshot.
              */
             partition: number | null;
             /**
              * Sequence
-             * @description Number of the change over all partitions of a derived relation; absent for those of a source.
+             * @description Number of the change over all partitions of a derived relation; absent for sources.
              */
             sequence?: number | null;
             /**
              * Part
-             * @description The part of the stream that has the record, where a query appends it; absent: the stream's own log.
+             * @description The part of the stream that has the record, if a query appends it; absent: the stream's own log.
              */
             part?: string | null;
             /**
              * Offset
-             * @description Its place in the partition; null for a row of a snapshot.
+             * @description Offset in the partition; null for a row of a snapshot.
              */
             offset: number | null;
             /**
              * Event Time Ms
-             * @description Result time. A versioned table's fold keeps the greatest of a key, deletes included.
+             * @description Result time. For a versioned table, keep the greatest of a key, deletes included.
              */
             event_time_ms: number;
             /**
              * Key
-             * @description The key, as columns by name; empty where a stream has none.
+             * @description The key, as columns by name; empty if a stream has no key.
              */
             key: {
                 [key: string]: unknown;
@@ -1766,7 +1766,7 @@ export interface components {
         };
         /**
          * ChangesAnswer
-         * @description A page of what changed. There is always a next one.
+         * @description A page of changes. There is always a next page.
          */
         ChangesAnswer: {
             /**
@@ -1776,45 +1776,45 @@ export interface components {
             name: string;
             /**
              * Phase
-             * @description `snapshot` until all rows of the snapshot were given.
+             * @description `snapshot` until all rows of the snapshot are sent.
              * @enum {string}
              */
             phase: "snapshot" | "changes";
             /**
              * Changes
-             * @description Rows of the snapshot, or changes; empty where there is nothing new.
+             * @description Rows of the snapshot, or changes; empty if there is nothing new.
              */
             changes: components["schemas"]["Change"][];
             /**
              * Next
-             * @description Cursor to go on with, now or later; the same as an event's id.
+             * @description Cursor to continue with, now or later; the same as an event's id.
              */
             next: string;
             /**
              * Caught Up
-             * @description There was nothing behind this page when it was read.
+             * @description The page reached the end of the log when it was read.
              */
             caught_up: boolean;
         };
         /**
          * CheckAnswer
-         * @description What trying a connection gave.
+         * @description Result of a check of a connection.
          */
         CheckAnswer: {
             /**
              * Outcome
-             * @description Whether the other side answered, and accepted who asks.
+             * @description Whether the other system answered and accepted the credentials.
              * @enum {string}
              */
             outcome: "reached" | "not_reached";
             /**
              * Reason
-             * @description Why not; null: it was reached. `secret_unavailable`: a secret cannot be decrypted or read; `host_not_allowed`: see `SLACKWATER_CONNECTION_HOSTS`; `not_allowed`: the other side knows who asks and refuses to show what was asked for.
+             * @description Why not; null: it was reached. `secret_unavailable`: a secret cannot be decrypted or read; `host_not_allowed`: see `SLACKWATER_CONNECTION_HOSTS`; `not_allowed`: the credentials are valid, but may not read what the check reads.
              */
             reason: ("name_not_resolved" | "refused" | "unreachable" | "timeout" | "tls" | "authentication" | "not_allowed" | "not_found" | "unexpected_answer" | "host_not_allowed" | "secret_unavailable" | "failed") | null;
             /**
              * Detail
-             * @description What was reached, or what is wrong and what to do.
+             * @description The system that was reached, or the fault and its cure.
              * @example 3 brokers, 12 topics
              */
             detail: string;
@@ -1832,19 +1832,19 @@ export interface components {
         CommitPlace: {
             /**
              * Batch Id
-             * @description Its number.
+             * @description Number of its batch.
              * @example 41
              */
             batch_id: number;
             /**
              * Committed At
              * Format: date-time
-             * @description When it was made.
+             * @description When it was committed.
              */
             committed_at: string;
             /**
              * Position
-             * @description Feed to partition to the next offset: what its results include.
+             * @description Feed to partition to the next offset: the input of its results.
              * @example {
              *       "log:departures": {
              *         "0": 1200
@@ -1869,14 +1869,14 @@ export interface components {
         CommitsAnswer: {
             /**
              * Items
-             * @description The newest first.
+             * @description Newest first.
              */
             items: components["schemas"]["RetainedCommitAnswer"][];
-            /** @description What is committed now; null: nothing yet. */
+            /** @description The newest commit; null: there is none yet. */
             newest: components["schemas"]["CommitPlace"] | null;
             /**
              * Obstacle
-             * @description What is in the way of going back to any of them as things are now; null: nothing is.
+             * @description The present obstacle to any rewind; null: there is none.
              */
             obstacle: string | null;
         };
@@ -1965,19 +1965,19 @@ export interface components {
         ConnectionAnswer: {
             /**
              * Name
-             * @description Its name; connectors name it.
+             * @description Its name, which connectors use.
              * @example orders-broker
              */
             name: string;
             /**
              * Type
-             * @description Which kind.
+             * @description Its kind.
              * @enum {string}
              */
             type: "kafka" | "registry" | "s3" | "postgres";
             /**
              * Definition
-             * @description As stored, every default spelled out. In the place of a secret that was given as a value stands `{"set": true}`; `env:` and `file:` are shown.
+             * @description As stored, with every default. `{"set": true}` replaces a secret that was sent as a value; `env:` and `file:` are shown.
              */
             definition: {
                 [key: string]: unknown;
@@ -1991,13 +1991,13 @@ export interface components {
             /**
              * Created At
              * Format: date-time
-             * @description When it was made.
+             * @description When it was created.
              */
             created_at: string;
             /**
              * Updated At
              * Format: date-time
-             * @description When it was changed last.
+             * @description When it was last changed.
              */
             updated_at: string;
         };
@@ -2019,7 +2019,7 @@ export interface components {
         };
         /**
          * Counter
-         * @description How often something happened at one input or operator since the query began with this state.
+         * @description A count of one input or operator since the query began with this state.
          */
         Counter: {
             /**
@@ -2030,13 +2030,13 @@ export interface components {
             input: string;
             /**
              * Reason
-             * @description What happened, as a code.
+             * @description What is counted, as a code.
              * @example late_joined
              */
             reason: string;
             /**
              * Count
-             * @description How often.
+             * @description The count.
              */
             count: number;
         };
@@ -2047,7 +2047,7 @@ export interface components {
         DebeziumToken: {
             /**
              * Jwt
-             * @description The key that was given.
+             * @description The key of the request.
              */
             jwt: string;
             /**
@@ -2068,12 +2068,12 @@ export interface components {
         };
         /**
          * Delivery
-         * @description How far the query's results are delivered (`into.connector`).
+         * @description Progress of the delivery of a query's results (`into.connector`).
          */
         Delivery: {
             /**
              * Id
-             * @description What its target knows it by; another one begins where the target or the result changes.
+             * @description Id of the delivery in the target; a new one begins if the target or the result changes.
              */
             id: string;
             /**
@@ -2084,26 +2084,26 @@ export interface components {
             type: string;
             /**
              * State
-             * @description `delivering`: what comes is delivered. `waiting`: the target takes nothing now, or no driver is there; it is tried again by itself. `stopped`: trying again cannot help, or the query is stopped.
+             * @description `delivering`: new rows are delivered. `waiting`: the target accepts nothing now, or there is no driver; the service retries. `stopped`: a retry cannot help, or the query is stopped.
              * @enum {string}
              */
             state: "delivering" | "waiting" | "stopped";
             /**
              * Since
              * Format: date-time
-             * @description When it came into this state.
+             * @description Start of this state.
              */
             since: string;
             /** @description Why it is not delivering; null: it is. */
             reason: components["schemas"]["DeliveryTrouble"] | null;
             /**
              * Position
-             * @description Number of the result's row that is delivered next.
+             * @description Number of the next row to deliver.
              */
             position: number;
             /**
              * End Position
-             * @description Number behind the result's last row.
+             * @description Number after the result's last row.
              */
             end_position: number;
             /**
@@ -2114,38 +2114,38 @@ export interface components {
             lag_rows: number;
             /**
              * Lag Ms
-             * @description By how much event time the target is behind the result; null: nothing was delivered yet.
+             * @description Event time by which the target is behind the result; null: nothing is delivered yet.
              */
             lag_ms: number | null;
             /**
              * Delivered Rows
-             * @description Rows that were delivered since it began.
+             * @description Rows delivered since the delivery began.
              */
             delivered_rows: number;
             /**
              * Delivered At
-             * @description When it last delivered something; null: not yet.
+             * @description Time of the last delivery; null: not yet.
              */
             delivered_at: string | null;
             /**
              * Failures
-             * @description Attempts that failed since it began.
+             * @description Failed attempts since the delivery began.
              */
             failures: number;
             /**
              * Attempt
-             * @description Attempts that failed in a row.
+             * @description Failed attempts in a row.
              */
             attempt: number;
             /**
              * Next Attempt At
-             * @description When it is tried again after a failure.
+             * @description Time of the next attempt after a failure.
              */
             next_attempt_at: string | null;
         };
         /**
          * DeliveryTrouble
-         * @description Why nothing is delivered.
+         * @description Why results are not delivered.
          */
         DeliveryTrouble: {
             /**
@@ -2166,7 +2166,7 @@ export interface components {
             cure: string;
             /**
              * At
-             * @description When it was last found; null: it is so at this moment.
+             * @description Last time of this failure; null: it is the case now.
              */
             at: string | null;
         };
@@ -2177,7 +2177,7 @@ export interface components {
         DriverItem: {
             /**
              * Id
-             * @description Id of the process: another one after each start; launches of queries name it.
+             * @description Id of the process, new after each start; launches of queries name it.
              */
             id: string;
             /**
@@ -2187,46 +2187,46 @@ export interface components {
             host: string;
             /**
              * Pid
-             * @description Its number there.
+             * @description Process id on that host.
              */
             pid: number;
             /**
              * Phase
-             * @description `starting_jvm`: it starts its engine; `ready`: it takes queries; `draining`: it stops them and ends.
+             * @description `starting_jvm`: it starts its engine; `ready`: it takes queries; `draining`: it stops its queries and ends.
              * @enum {string}
              */
             phase: "starting_jvm" | "ready" | "draining";
             /**
              * Silent
-             * @description It has not been heard of for longer than a lease lasts (`SLACKWATER_DRIVER__LEASE_TTL_MS`): others take its queries.
+             * @description Its last heartbeat is older than a lease (`SLACKWATER_DRIVER__LEASE_TTL_MS`): other drivers take its queries.
              */
             silent: boolean;
             /**
              * Started At
              * Format: date-time
-             * @description When it began.
+             * @description Start of the process.
              */
             started_at: string;
             /**
              * Heartbeat At
              * Format: date-time
-             * @description When it was last heard of.
+             * @description Last heartbeat.
              */
             heartbeat_at: string;
             /**
              * Max Queries
-             * @description How many queries it takes, internal ones not counted.
+             * @description Limit of queries, internal ones not counted.
              */
             max_queries: number;
             /**
              * Queries
-             * @description The queries that it has, by name.
+             * @description The queries that it runs, by name.
              */
             queries: components["schemas"]["LeasedQueryItem"][];
         };
         /**
          * DriversAnswer
-         * @description The drivers, and what waits for one.
+         * @description The drivers, and the queries that wait for one.
          */
         DriversAnswer: {
             /**
@@ -2236,13 +2236,13 @@ export interface components {
             drivers: components["schemas"]["DriverItem"][];
             /**
              * Waiting
-             * @description Queries that want a driver and have none; the status of each says why.
+             * @description Queries that need a driver and have none; the status of each says why.
              */
             waiting: string[];
         };
         /**
          * EditChange
-         * @description One part of a definition that differs from the one in force.
+         * @description One part of a definition that differs from the stored one.
          */
         EditChange: {
             /**
@@ -2253,19 +2253,19 @@ export interface components {
             pointer: string;
             /**
              * Kind
-             * @description What the change asks for: nothing more, another sharing out of the state, or new state.
+             * @description What the change needs: nothing more, another division of the state, or new state.
              * @enum {string}
              */
             kind: "in_place" | "repartition" | "needs_new_state";
             /**
              * Reason
-             * @description What becomes of what is held, or why that cannot be used.
+             * @description What happens to the stored data, or why it cannot be used.
              */
             reason: string;
         };
         /**
          * EditEffect
-         * @description What the edit does to what is there. `at_least` equals `at_most` where the number is exact.
+         * @description The effect of the edit on stored data. `at_least` equals `at_most` if the number is exact.
          */
         EditEffect: {
             /**
@@ -2282,64 +2282,64 @@ export interface components {
             effect: "records_let_go" | "windows_closed" | "updates_let_go" | "buffer_overrun" | "rows_removed" | "versions_unreadable" | "late_records_removed";
             /**
              * Operator
-             * @description Where; null: in the results or the late records.
+             * @description The operator; null: the results or the late records.
              * @example window
              */
             operator: string | null;
             /**
              * At Least
-             * @description To how many records, rows or windows at least.
+             * @description Least number of records, rows or windows.
              * @example 3
              */
             at_least: number;
             /**
              * At Most
-             * @description To how many at most.
+             * @description Greatest number.
              * @example 3
              */
             at_most: number;
             /**
              * From Ms
-             * @description The earliest time concerned: event times of records and versions, ends of windows; of a hold the wall clock.
+             * @description The earliest time: event times of records and versions, ends of windows; for a hold the wall clock.
              * @example 1357034400000
              */
             from_ms: number | null;
             /**
              * To Ms
-             * @description The latest one.
+             * @description The latest time.
              * @example 1357041600000
              */
             to_ms: number | null;
         };
         /**
          * EditPreview
-         * @description What a PUT of this definition would do to the query of that name.
+         * @description The effect of a PUT of this definition on the query of that name.
          */
         EditPreview: {
             /**
              * Kind
-             * @description `repartition`: in place, and the next launch shares the state out among another number of tasks.
+             * @description `repartition`: in place, and the next launch divides the state among another number of tasks.
              * @enum {string}
              */
             kind: "no_op" | "in_place" | "repartition" | "needs_new_state";
             /**
              * Generation
-             * @description Of the definition in force.
+             * @description Generation of the stored definition.
              */
             generation: number;
             /**
              * Changes
-             * @description What differs; empty for `no_op`.
+             * @description The differing parts; empty for `no_op`.
              */
             changes: components["schemas"]["EditChange"][];
             /**
              * Effects
-             * @description Of an edit in place: with each task's next record, or at once with `?flush=now`. As of the last commit; estimates are bounds.
+             * @description For an edit in place: effects with each task's next record, or at once with `?flush=now`. As of the last commit; estimates are bounds.
              */
             effects: components["schemas"]["EditEffect"][];
             /**
              * Committed At
-             * @description The commit that this is said of; null: there is none yet.
+             * @description Time of the commit that the numbers are from; null: there is none yet.
              */
             committed_at: string | null;
         };
@@ -2356,25 +2356,25 @@ export interface components {
             code: string;
             /**
              * Kind
-             * @description `request`: of an answer. `definition`: of a field of a body. `statement`: of a statement of SQL. `record`: of a record that was refused. `query`: of a query that failed, is retried or waits. `warning`: of what was accepted and may still surprise.
+             * @description `request`: of an answer. `definition`: of a field of a body. `statement`: of an SQL statement. `record`: of a rejected record. `query`: of a query that failed, is retried or waits. `warning`: of an accepted definition or record that may surprise.
              * @enum {string}
              */
             kind: "request" | "definition" | "statement" | "record" | "query" | "warning";
             /**
              * Status
-             * @description HTTP status of answers that carry it; null: it stands in a status.
+             * @description HTTP status of answers with this code; null: it is in no answer.
              * @example 404
              */
             status: number | null;
             /**
              * Title
-             * @description What the status means here.
+             * @description Meaning of the status.
              * @example Not found
              */
             title: string;
             /**
              * Retryable
-             * @description Whether the same can succeed later without a change.
+             * @description Whether the same request can succeed later without a change.
              */
             retryable: boolean;
             /**
@@ -2401,7 +2401,7 @@ export interface components {
         };
         /**
          * Event
-         * @description Something that happened to a query.
+         * @description An event of a query.
          */
         Event: {
             /**
@@ -2412,33 +2412,33 @@ export interface components {
             /**
              * At
              * Format: date-time
-             * @description When it happened.
+             * @description Time of the event.
              */
             at: string;
             /**
              * Kind
-             * @description What happened.
+             * @description Kind of event.
              * @example query_transitioned
              */
             kind: string;
             /**
              * From State
-             * @description State before; null where the state did not change.
+             * @description State before; null if the state did not change.
              */
             from_state: string | null;
             /**
              * To State
-             * @description State after; null where the state did not change.
+             * @description State after; null if the state did not change.
              */
             to_state: string | null;
             /**
              * Epoch
-             * @description Number of the launch that it belongs to; null: of none.
+             * @description Number of its launch; null: it belongs to none.
              */
             epoch: number | null;
             /**
              * Actor
-             * @description Who did it: `driver`, a key, `oidc:` and a name, or `api` where no key was asked for.
+             * @description Who did it: `driver`, a key, `oidc:` and a name, or `api` if the service requires no key.
              */
             actor: string;
             /**
@@ -2472,46 +2472,46 @@ export interface components {
         Execution: {
             /**
              * Mode
-             * @description `shared`: queries with low load share a slot. `dedicated`: the query's load is high (a batch of 10,000 records, one that left records unread, or 15 % of a core over ten seconds); it shares again after 30 seconds with less than 5 % and no such batch. `isolated`: it was at work when a worker died, and does its next batch alone.
+             * @description `shared`: queries with low load share a slot. `dedicated`: the query's load is high (a batch of 10,000 records, one that left records unread, or 15 % of a core over ten seconds); it shares again after 30 seconds with less than 5 % and no such batch. `isolated`: it was at work when a worker died, and runs its next batch alone.
              * @enum {string}
              */
             mode: "shared" | "dedicated" | "isolated";
             /**
              * Is Waiting
-             * @description Its load is high, and it shares a slot all the same: the driver has as many dedicated slots as it takes (eight, or two for each of its cores). It gets the next one that becomes free; meanwhile it gets a part of each scheduling cycle.
+             * @description Its load is high, but it shares a slot: all dedicated slots of the driver are in use (eight, or two for each core). It gets the next free one; until then it gets a part of each scheduling cycle.
              */
             is_waiting: boolean;
             /**
              * Moves
-             * @description How often it has changed slots since its launch.
+             * @description Number of moves between slots since its launch.
              */
             moves: number;
             /**
              * Cpu Share
-             * @description What its batches took of one core over the ten seconds before the last commit: 0.15 is 15 %.
+             * @description CPU time of its batches as a share of one core, over the ten seconds before the last commit: 0.15 is 15 %.
              * @example 0.021
              */
             cpu_share: number | null;
             /**
              * Largest Batch
-             * @description Records of its largest batch in these seconds.
+             * @description Records of its largest batch in these ten seconds.
              * @example 412
              */
             largest_batch: number | null;
             /**
              * Max Rows
-             * @description Its batches are cut to about so many records, since larger ones emitted too much at once; null: they are not.
+             * @description Limit of records in a batch, because larger batches emitted too much at once; null: no limit.
              */
             max_rows: number | null;
             /**
              * Deferred
-             * @description How many of its batches since its launch were deferred to the next scheduling cycle of its slot, since earlier batches had emitted as much as a cycle may (64 MiB). A large number means that queries which share its slot emit much.
+             * @description Number of its batches since its launch that were deferred to the next scheduling cycle of its slot, because earlier batches had emitted the limit of a cycle (64 MiB). A large number means that queries in its slot emit much.
              */
             deferred: number;
         };
         /**
          * ExplainAnswer
-         * @description Why there is no row yet for a key and a time, or why this one.
+         * @description Why there is no row yet for a key and a time, or why it is this one.
          */
         ExplainAnswer: {
             /**
@@ -2521,14 +2521,14 @@ export interface components {
             query: string;
             /**
              * Key
-             * @description The values asked for, by the columns' names in the query.
+             * @description The values of the question, by the columns' names in the query.
              */
             key: {
                 [key: string]: string;
             };
             /**
              * Key Columns
-             * @description What `key=` is a value of: the query's key. A composite key is asked for as `key.<column>=`.
+             * @description The columns of the query's key, which `key=` gives. For a composite key use `key.<column>=`.
              * @example [
              *       "departures.origin"
              *     ]
@@ -2536,24 +2536,24 @@ export interface components {
             key_columns: string[];
             /**
              * At Ms
-             * @description The event time asked about, in milliseconds since 1970.
+             * @description The event time of the question, in milliseconds since 1970.
              */
             at_ms: number;
-            /** @description The step `no_record` where nothing is known of this key and time; else the first step that blocks, else the one that says the most. */
+            /** @description The step `no_record` if nothing is known about this key and time; else the first step that blocks, else the most informative one. */
             answer: components["schemas"]["ExplainStep"];
             /**
              * Steps
-             * @description One after the other, up to the first that blocks.
+             * @description In the order of the query, up to the first that blocks.
              */
             steps: components["schemas"]["ExplainStep"][];
             /**
              * Nearest
-             * @description Where the first input has no record with this key and time: the last one before it and the first one after it. Else, and where its feed cannot be searched, empty.
+             * @description If the first input has no record with this key and time: the last one before it and the first one after it. Otherwise, and if its feed cannot be searched, empty.
              */
             nearest: components["schemas"]["NearRecord"][];
             /**
              * Position
-             * @description What the query had read when it last committed.
+             * @description The query's position at its last commit.
              */
             position: {
                 [key: string]: {
@@ -2578,23 +2578,23 @@ export interface components {
         };
         /**
          * ExplainStep
-         * @description What one part of the query says of the record.
+         * @description The explanation of one part of the query.
          */
         ExplainStep: {
             /**
              * Code
-             * @description `no_record`: no record with this key and time was read, or none is there any more. `not_read_yet`: in the feed, behind the query's position. `rejected`: refused by its relation. `filtered`: fails a condition. `late`: came too late, or would now. `buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. `expired`, `no_version`, `joined_version`: what the join met. `final`: the window's last word. `shown`: the row is there. `passed`: nothing in the way. `unknown`: not known, and why.
+             * @description `no_record`: no record with this key and time was read, or it was removed. `not_read_yet`: in the feed, after the query's position. `rejected`: refused by its relation. `filtered`: fails a condition. `late`: arrived too late, or would now. `buffered_until`, `window_open_until`: waits until the clock reaches `until_ms`. `expired`, `no_version`, `joined_version`: result of the join. `final`: the window's result does not change. `shown`: the row exists. `passed`: nothing blocks. `unknown`: see the sentence.
              * @enum {string}
              */
             code: "passed" | "no_record" | "not_read_yet" | "rejected" | "filtered" | "late" | "buffered_until" | "window_open_until" | "expired" | "no_version" | "joined_version" | "final" | "shown" | "unknown";
             /**
              * Blocking
-             * @description Nothing gets past here, or not yet.
+             * @description The record does not pass this step, or not yet.
              */
             blocking: boolean;
             /**
              * Sentence
-             * @description The same for people to read.
+             * @description The same as a sentence.
              */
             sentence: string;
             /**
@@ -2610,38 +2610,38 @@ export interface components {
             stage: number;
             /**
              * Operator
-             * @description Its name in clocks and counters.
+             * @description The operator's name in clocks and counters.
              * @example w
              */
             operator: string | null;
             /**
              * Task
-             * @description The task whose clock counts; null: the smallest clock of all tasks does.
+             * @description The task whose clock counts; null: the smallest clock of all tasks counts.
              */
             task: number | null;
             /**
              * Clock
-             * @description The clock that it waits for: stream time, the table's time, or the wall clock; null: it waits for none.
+             * @description The clock that the record waits for: stream time, the table's time, or the wall clock; null: none.
              */
             clock: ("stream_time" | "table_time" | "wall_clock") | null;
             /**
              * Now Ms
-             * @description Where that clock is.
+             * @description Present value of that clock.
              */
             now_ms: number | null;
             /**
              * Until Ms
-             * @description Where it must be.
+             * @description Value that the clock must reach.
              */
             until_ms: number | null;
             /**
              * Version Ms
-             * @description Time of the version or row that answers.
+             * @description Time of the version or row that is used.
              */
             version_ms: number | null;
             /**
              * Next Version Ms
-             * @description When that version ends; null: it is the latest, or none answers.
+             * @description When that version ends; null: it is the latest, or there is none.
              */
             next_version_ms: number | null;
             /**
@@ -2649,12 +2649,12 @@ export interface components {
              * @description A finer code: `grace`, `hold`, `late_dropped`, `deleted`, a reject's reason.
              */
             reason: string | null;
-            /** @description The record that this is about. */
+            /** @description The record of this step. */
             place: components["schemas"]["RecordPlace"] | null;
         };
         /**
          * ExpressionExample
-         * @description An expression and what it gives.
+         * @description An expression and its value.
          */
         ExpressionExample: {
             /**
@@ -2665,19 +2665,19 @@ export interface components {
             expression: string;
             /**
              * Gives
-             * @description Its value as JSON shows it.
+             * @description Its value in JSON.
              * @example 3
              */
             gives: unknown;
         };
         /**
          * FeedProgress
-         * @description How far one feed has been read.
+         * @description Progress of a query in one feed.
          */
         FeedProgress: {
             /**
              * Feed
-             * @description Where the records are, as positions call it.
+             * @description The feed, by its name in positions.
              */
             feed: string;
             /**
@@ -2687,18 +2687,18 @@ export interface components {
             relations: string[];
             /**
              * Is Discovered
-             * @description Whether anything is known of its partitions: topics and files are looked at when a query first reads them, and until then nothing counts as unread.
+             * @description Whether its partitions are known. The driver discovers topics and files when a query first reads them; until then nothing counts as unread.
              */
             is_discovered: boolean;
             /**
              * Partitions
-             * @description Each partition that has been read or has an end.
+             * @description Each partition that the query has read or whose end is known.
              */
             partitions: components["schemas"]["PartitionProgress"][];
         };
         /**
          * ForkAnswer
-         * @description A fork as it was stored.
+         * @description A fork as stored.
          */
         ForkAnswer: {
             /**
@@ -2708,7 +2708,7 @@ export interface components {
             name: string;
             /**
              * Definition
-             * @description As stored, every default spelled out.
+             * @description As stored, with every default.
              */
             definition: components["schemas"]["QueryDefinition"];
             /**
@@ -2719,16 +2719,16 @@ export interface components {
             desired_state: "running" | "paused" | "stopped";
             /**
              * State
-             * @description What it is doing now.
+             * @description Current state.
              * @enum {string}
              */
             state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
             /**
              * Internal
-             * @description It keeps the rows of a source with `materialize` and follows that table's definition.
+             * @description It materialises the rows of a source (`materialize`) and follows that table's definition.
              */
             internal: boolean;
-            /** @description Of which query it is a fork, and as of which commit; null: of none. */
+            /** @description The query that it is a fork of, and the commit; null: it is not a fork. */
             fork_of: components["schemas"]["ForkOrigin"] | null;
             /**
              * Generation
@@ -2743,45 +2743,45 @@ export interface components {
             /**
              * Created At
              * Format: date-time
-             * @description When it was made.
+             * @description Time of creation.
              */
             created_at: string;
             /**
              * Updated At
              * Format: date-time
-             * @description When its definition or its desired state was last written.
+             * @description Time of the last write of its definition or desired state.
              */
             updated_at: string;
             /**
              * Warnings
-             * @description What may surprise of this definition; empty where nothing does.
+             * @description Possible surprises of this definition; empty if there are none.
              */
             warnings: components["schemas"]["WarningItem"][];
             /**
              * Changes
-             * @description What it does otherwise than the original, beside the names; empty where it does the same.
+             * @description Its differences from the original, except for the names; may be empty.
              */
             changes: components["schemas"]["EditChange"][];
         };
         /**
          * ForkOrigin
-         * @description What a fork has gone on from.
+         * @description The origin of a fork.
          */
         ForkOrigin: {
             /**
              * Query
-             * @description The query that was forked, by its name then.
+             * @description The forked query, by its name at that time.
              * @example delays_by_airport
              */
             query: string;
             /**
              * Batch Id
-             * @description Its newest batch then; null: it had committed none, and the fork started from scratch.
+             * @description Its newest batch at that time; null: it had no commit, and the fork started from scratch.
              */
             batch_id: number | null;
             /**
              * Committed At
-             * @description When it had committed that.
+             * @description Time of that commit.
              */
             committed_at: string | null;
         };
@@ -2792,7 +2792,7 @@ export interface components {
         FunctionItem: {
             /**
              * Name
-             * @description As it is called; letter case does not count.
+             * @description Name in expressions; letter case does not count.
              * @example round
              */
             name: string;
@@ -2809,7 +2809,7 @@ export interface components {
             result: string;
             /**
              * Description
-             * @description What it gives.
+             * @description What it returns.
              */
             description: string;
             /**
@@ -2839,14 +2839,14 @@ export interface components {
             name: string;
             /**
              * Share
-             * @description Share of the ten seconds before the last commit that the query waited for it; part of `tasks` or `reading` in `shares`.
+             * @description Share of the ten seconds before the last commit that the query waited for the function; part of `tasks` or `reading` in `shares`.
              * @example 0.62
              */
             share: number;
         };
         /**
          * FunctionsAnswer
-         * @description Everything that expressions of definitions may be made of.
+         * @description Everything that expressions of definitions can use.
          */
         FunctionsAnswer: {
             /**
@@ -2861,17 +2861,17 @@ export interface components {
             table_functions: components["schemas"]["TableFunctionItem"][];
             /**
              * Pseudo Columns
-             * @description What expressions may read that no record has as a column.
+             * @description Values that expressions can read but that are not columns of a record.
              */
             pseudo_columns: components["schemas"]["PseudoColumnItem"][];
             /**
              * Aggregates
-             * @description Aggregates: of `aggregate`, and written out in `having`.
+             * @description Aggregates, for `aggregate` and `having`.
              */
             aggregates: components["schemas"]["AggregateItem"][];
             /**
              * Operators
-             * @description Forms that are no calls.
+             * @description Forms other than calls.
              */
             operators: components["schemas"]["OperatorItem"][];
             /**
@@ -2882,19 +2882,19 @@ export interface components {
         };
         /**
          * Health
-         * @description Alive.
+         * @description The process is alive.
          */
         Health: {
             /**
              * Status
-             * @description Always `ok`: the process answers.
+             * @description Always `ok`.
              * @constant
              */
             status: "ok";
         };
         /**
          * InputLateness
-         * @description How late one input's records come: how far each is behind the greatest event time that its task had read of this input.
+         * @description Lateness of the records of one input: how far each was behind the greatest event time that its task had read of this input.
          */
         InputLateness: {
             /**
@@ -2916,7 +2916,7 @@ export interface components {
             kind: "stream" | "table";
             /**
              * Count
-             * @description Records measured since the query began with this state; 0 late counts too.
+             * @description Records measured since the query began with this state; records that are not late count too.
              */
             count: number;
             /**
@@ -2925,27 +2925,27 @@ export interface components {
              * @example 120000
              */
             max_ms: number;
-            /** @description Latenesses that most records do not exceed, in milliseconds. */
+            /** @description Lateness that most records do not exceed, in milliseconds. */
             quantiles: components["schemas"]["Quantiles"];
             /**
              * Buckets
-             * @description Buckets that hold records; ends are 0, 1, 2, 5, 10 ms and so on up to a year.
+             * @description Buckets that have records; their ends are 0, 1, 2, 5, 10 ms and so on up to a year.
              */
             buckets: components["schemas"]["LatenessBucket"][];
         };
         /**
          * LateRecord
-         * @description A record that came too late, or met expired history.
+         * @description A record that came too late, or whose table history had expired.
          */
         LateRecord: {
             /**
              * Id
-             * @description Rises with every late record; what a replay names.
+             * @description Rises with every late record; replays use it.
              */
             id: number;
             /**
              * Input
-             * @description The operator that judged it.
+             * @description The operator that found it late.
              * @example w
              */
             input: string;
@@ -2967,7 +2967,7 @@ export interface components {
             stream_time_ms: number | null;
             /**
              * Offset
-             * @description Its offset, where it is a record of an input.
+             * @description Its offset, if it is a record of an input.
              */
             offset: number | null;
             /**
@@ -2978,28 +2978,28 @@ export interface components {
             /**
              * At
              * Format: date-time
-             * @description When it was kept.
+             * @description Time when it was stored.
              */
             at: string;
             /**
              * Replayed At
-             * @description When it was last handed to the query again; null: never.
+             * @description Time of its last replay; null: never.
              */
             replayed_at: string | null;
             /**
              * Replay Id
-             * @description The last replay that it was in; null: none.
+             * @description Its last replay; null: none.
              */
             replay_id: string | null;
         };
         /**
          * LateRecordPage
-         * @description Late records, and how many there were.
+         * @description Late records, and their counts.
          */
         LateRecordPage: {
             /**
              * Items
-             * @description Kept late records, in the order asked for.
+             * @description Stored late records, in the requested order.
              */
             items: components["schemas"]["LateRecord"][];
             /**
@@ -3009,13 +3009,13 @@ export interface components {
             next: string | null;
             /**
              * Counters
-             * @description Everything that was counted for the query, by input and reason; kept or not.
+             * @description All counts of the query, by input and reason, of stored and other records.
              */
             counters: components["schemas"]["Counter"][];
         };
         /**
          * LatenessAnswer
-         * @description How late records came, and what that says about graces and history retentions.
+         * @description The lateness of records, and what it means for graces and history retentions.
          */
         LatenessAnswer: {
             /**
@@ -3030,12 +3030,12 @@ export interface components {
             inputs: components["schemas"]["InputLateness"][];
             /**
              * Settings
-             * @description What graces and history retentions would have done to them.
+             * @description The effect of graces and history retentions on these records.
              */
             settings: components["schemas"]["SettingAdvice"][];
             /**
              * Committed At
-             * @description The commit as of which this is said; null before the first.
+             * @description The commit to which the answer refers; null before the first.
              */
             committed_at: string | null;
             /**
@@ -3046,7 +3046,7 @@ export interface components {
         };
         /**
          * LatenessBucket
-         * @description Records with a lateness above the bucket before, up to and with ``up_to_ms``.
+         * @description Records with a lateness above the previous bucket, up to and including ``up_to_ms``.
          */
         LatenessBucket: {
             /**
@@ -3064,7 +3064,7 @@ export interface components {
         };
         /**
          * LeasedQueryItem
-         * @description A query that a driver has.
+         * @description A query that a driver runs.
          */
         LeasedQueryItem: {
             /**
@@ -3075,31 +3075,31 @@ export interface components {
             name: string;
             /**
              * State
-             * @description What it is doing now.
+             * @description Current state.
              * @enum {string}
              */
             state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
             /**
              * Internal
-             * @description It keeps the rows of a source with `materialize`.
+             * @description It materialises the rows of a source (`materialize`).
              */
             internal: boolean;
             /**
              * Committed At
-             * @description When it last committed; null before the first commit.
+             * @description Time of its last commit; null before the first commit.
              */
             committed_at: string | null;
-            /** @description Which kind of slot ran its last batch, and why; null before the first. */
+            /** @description Kind of slot that ran its last batch, and why; null before the first batch. */
             execution: components["schemas"]["Execution"] | null;
         };
         /**
          * LineageAnswer
-         * @description What a relation is made of, and what is made of it. Nothing stands before what it is made of.
+         * @description What a relation is made of, and what is made of it. Each item comes after the items that it is made of.
          */
         LineageAnswer: {
             /**
              * Name
-             * @description The relation asked about.
+             * @description The requested relation.
              */
             name: string;
             /**
@@ -3110,12 +3110,12 @@ export interface components {
             kind: "stream" | "table";
             /**
              * Relations
-             * @description Relations, each behind what it is made of.
+             * @description Relations, each after those that it is made of.
              */
             relations: components["schemas"]["LineageRelation"][];
             /**
              * Queries
-             * @description Queries between them, each behind what it reads.
+             * @description Queries between them, each after those whose results it reads.
              */
             queries: components["schemas"]["LineageQuery"][];
             /**
@@ -3130,18 +3130,18 @@ export interface components {
             writes: components["schemas"]["LineageWrite"][];
             /**
              * Truncated
-             * @description There is more than fits; what is nearest is there. Ask at a relation further on.
+             * @description The graph has more items; the nearest are here. Ask for a relation further away.
              */
             truncated: boolean;
             /**
              * Withheld
-             * @description There is more than the key's scope allows: relations outside of it are left out, and queries that read or write them.
+             * @description The graph has items outside of the key's scope. Relations outside of it are left out, and queries that read or write them.
              */
             withheld: boolean;
         };
         /**
          * LineagePartition
-         * @description How far a query has read one partition.
+         * @description Progress of a query in one partition.
          */
         LineagePartition: {
             /**
@@ -3156,7 +3156,7 @@ export interface components {
             next_offset: number | null;
             /**
              * End Offset
-             * @description The partition's present end.
+             * @description The partition's current end.
              */
             end_offset: number;
             /**
@@ -3171,7 +3171,7 @@ export interface components {
             read_to_ms: number | null;
             /**
              * Lag S
-             * @description Newest event time in the partition minus the greatest one read, in seconds; 0 when everything is read; null where nothing is read yet.
+             * @description Newest event time in the partition minus the greatest one read, in seconds; 0 if everything is read; null if nothing is read yet.
              */
             lag_s: number | null;
         };
@@ -3187,7 +3187,7 @@ export interface components {
             name: string;
             /**
              * State
-             * @description What it is doing now.
+             * @description Current state.
              * @enum {string}
              */
             state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
@@ -3204,7 +3204,7 @@ export interface components {
             tasks: number;
             /**
              * Internal
-             * @description It keeps the rows of the source it reads (`materialize`), and writes no relation of its own.
+             * @description It materialises the rows of the source that it reads (`materialize`), and writes no relation of its own.
              */
             internal: boolean;
         };
@@ -3225,17 +3225,17 @@ export interface components {
             query: string;
             /**
              * Partitions
-             * @description Empty where the feed's ends are not known (files).
+             * @description Empty if the feed's ends are unknown (files).
              */
             partitions: components["schemas"]["LineagePartition"][];
             /**
              * Lag
-             * @description Unread records; null where that is not known (files).
+             * @description Unread records; null if unknown (files).
              */
             lag: number | null;
             /**
              * Lag S
-             * @description How far the query is behind, in seconds of event time: the greatest over the partitions; 0 when everything is read; null where it is not known: of files, and where a partition has records and none of them is read.
+             * @description Lag of the query in seconds of event time: the greatest over the partitions; 0 if everything is read; null if unknown: for files, and if a partition has records and none of them is read.
              */
             lag_s: number | null;
         };
@@ -3264,13 +3264,13 @@ export interface components {
             origin: "source" | "derived";
             /**
              * Feed
-             * @description Where its records are, as positions call it.
+             * @description The feed of its records, by its name in positions.
              * @example log:departures
              */
             feed: string;
             /**
              * End Offsets
-             * @description Partition to the offset of the next record; null where only the driver can know (files). A derived relation has one partition: its rows are numbered across the tasks of its query.
+             * @description Partition to the offset of the next record; null if only the driver can know it (files). A derived relation has one partition: its rows are numbered across the tasks of its query.
              * @example {
              *       "0": 9000
              *     }
@@ -3280,7 +3280,7 @@ export interface components {
             } | null;
             /**
              * Newest Ms
-             * @description Newest event time in the feed: of a source its records' own, of a derived relation how far in the event time of its sources its newest row stands. null: none is known.
+             * @description Newest event time in the feed: for a source, of its records; for a derived relation, the event time of its sources that its newest row has reached. null: unknown.
              */
             newest_ms: number | null;
         };
@@ -3306,13 +3306,13 @@ export interface components {
             end_offset: number | null;
             /**
              * Reached Ms
-             * @description How far the query has come with its inputs, in event time: a further row never stands before it. null before the first record.
+             * @description Progress of the query in the event time of its inputs: no later row has an earlier time. null before the first record.
              */
             reached_ms: number | null;
         };
         /**
          * LookupAnswer
-         * @description One result for each key, in their order.
+         * @description One result for each key, in order.
          */
         LookupAnswer: {
             /**
@@ -3322,7 +3322,7 @@ export interface components {
             table: string;
             /**
              * Position
-             * @description Feed, partition, next offset: what this includes.
+             * @description Feed, partition, next offset: the records that this includes.
              * @example {
              *       "log:departures": {
              *         "0": 27004
@@ -3342,7 +3342,7 @@ export interface components {
             /**
              * Committed At
              * Format: date-time
-             * @description When its query last committed; null before the first commit.
+             * @description Time of its query's last commit; null before the first commit.
              */
             committed_at: string | null;
             /**
@@ -3352,12 +3352,12 @@ export interface components {
             stale: boolean;
             /**
              * As Of Ms
-             * @description The event time asked for; null for now.
+             * @description The requested event time; null for now.
              */
             as_of_ms: number | null;
             /**
              * History Starts At Ms
-             * @description Before this event time only a key's latest version can answer; null where the table is not versioned.
+             * @description Before this event time only a key's latest version can answer; null if the table is not versioned.
              */
             history_starts_at_ms: number | null;
             /**
@@ -3368,7 +3368,7 @@ export interface components {
         };
         /**
          * LookupResult
-         * @description What there is for one key.
+         * @description The result for one key.
          */
         LookupResult: {
             /**
@@ -3378,12 +3378,12 @@ export interface components {
             found: boolean;
             /**
              * Reason
-             * @description Why there is none.
+             * @description Why there is no row.
              */
             reason: ("row_not_found" | "row_deleted" | "history_expired") | null;
             /**
              * Row
-             * @description The row, as columns by name; null where there is none.
+             * @description The row, as columns by name; null if there is none.
              */
             row: {
                 [key: string]: unknown;
@@ -3391,23 +3391,23 @@ export interface components {
         };
         /**
          * MeAnswer
-         * @description Who asks, and what they may do.
+         * @description The caller's name, role and scope.
          */
         MeAnswer: {
             /**
              * Name
-             * @description Name of the API key, or of the token's subject as the history shows it; null where keys are not asked for.
+             * @description Name of the API key, or of the token's subject as the history shows it; null where keys are not required.
              */
             name: string | null;
             /**
              * Role
-             * @description What they may do; each role includes the ones before. `admin` where keys are not asked for.
+             * @description What the caller may do; each role includes the ones before. `admin` where keys are not required.
              * @enum {string}
              */
             role: "read" | "write" | "admin";
             /**
              * Scope
-             * @description Patterns of the names that they may see; null: all.
+             * @description Patterns of the names that the caller may see; null: all.
              * @example [
              *       "orders*"
              *     ]
@@ -3415,7 +3415,7 @@ export interface components {
             scope: string[] | null;
             /**
              * Key Required
-             * @description Whether the service asks for keys.
+             * @description Whether the service requires keys.
              */
             key_required: boolean;
         };
@@ -3429,7 +3429,7 @@ export interface components {
              * @description Its event time, in milliseconds since 1970.
              */
             event_time_ms: number;
-            /** @description Where it is. */
+            /** @description Place of the record. */
             place: components["schemas"]["RecordPlace"];
             /**
              * Is Read
@@ -3439,7 +3439,7 @@ export interface components {
         };
         /**
          * NewApiKeyAnswer
-         * @description A key that was just made: the only answer that ever shows it.
+         * @description A new key: the only answer that ever shows it.
          */
         NewApiKeyAnswer: {
             /**
@@ -3449,7 +3449,7 @@ export interface components {
             name: string;
             /**
              * Prefix
-             * @description How the key begins: enough to tell it from others.
+             * @description How the key begins: enough to tell keys apart.
              * @example sw_Xa81Tz0q
              */
             prefix: string;
@@ -3467,7 +3467,7 @@ export interface components {
             /**
              * Created At
              * Format: date-time
-             * @description When it was made.
+             * @description When it was created.
              */
             created_at: string;
             /**
@@ -3477,23 +3477,23 @@ export interface components {
             last_used_at: string | null;
             /**
              * Expires At
-             * @description When it ceases to count; null: never.
+             * @description When it expires; null: never.
              */
             expires_at: string | null;
             /**
              * Revoked At
-             * @description When it was revoked; null: it was not.
+             * @description When it was revoked; null: it is not revoked.
              */
             revoked_at: string | null;
             /**
              * Key
-             * @description Keep it now: only its digest is stored.
+             * @description Store it now: only its digest is stored.
              */
             key: string;
         };
         /**
          * OneQueryAnswer
-         * @description A query, and the same in SQL.
+         * @description A query, and its equivalent in SQL.
          */
         OneQueryAnswer: {
             /**
@@ -3503,7 +3503,7 @@ export interface components {
             name: string;
             /**
              * Definition
-             * @description As stored, every default spelled out.
+             * @description As stored, with every default.
              */
             definition: components["schemas"]["QueryDefinition"];
             /**
@@ -3514,16 +3514,16 @@ export interface components {
             desired_state: "running" | "paused" | "stopped";
             /**
              * State
-             * @description What it is doing now.
+             * @description Current state.
              * @enum {string}
              */
             state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
             /**
              * Internal
-             * @description It keeps the rows of a source with `materialize` and follows that table's definition.
+             * @description It materialises the rows of a source (`materialize`) and follows that table's definition.
              */
             internal: boolean;
-            /** @description Of which query it is a fork, and as of which commit; null: of none. */
+            /** @description The query that it is a fork of, and the commit; null: it is not a fork. */
             fork_of: components["schemas"]["ForkOrigin"] | null;
             /**
              * Generation
@@ -3538,34 +3538,34 @@ export interface components {
             /**
              * Created At
              * Format: date-time
-             * @description When it was made.
+             * @description Time of creation.
              */
             created_at: string;
             /**
              * Updated At
              * Format: date-time
-             * @description When its definition or its desired state was last written.
+             * @description Time of the last write of its definition or desired state.
              */
             updated_at: string;
             /**
              * Sql
-             * @description The statement that the definition stands for; carried out again it means the same.
+             * @description The statement equivalent to the definition.
              */
             sql: string;
             /**
              * Statement
-             * @description The statement that made it, as it was written; null where JSON did, or has changed it since.
+             * @description The original text of the statement that made it; null if JSON made it, or has changed it since.
              */
             statement: string | null;
         };
         /**
          * OperatorItem
-         * @description A form of expression that is no call.
+         * @description A form of expression other than a call.
          */
         OperatorItem: {
             /**
              * Form
-             * @description How it is written; […] may be left out.
+             * @description Its form; parts in […] may be omitted.
              * @example x [NOT] BETWEEN low AND high
              */
             form: string;
@@ -3577,7 +3577,7 @@ export interface components {
             result: string;
             /**
              * Description
-             * @description What it gives.
+             * @description What it returns.
              */
             description: string;
             /**
@@ -3588,13 +3588,13 @@ export interface components {
         };
         /**
          * OverviewAnswer
-         * @description All queries at a glance. The differences of two answers over the time between them are rates.
+         * @description An overview of all queries. The difference between two answers, divided by the time between them, is a rate.
          */
         OverviewAnswer: {
             /**
              * At
              * Format: date-time
-             * @description When the service looked.
+             * @description Time of the answer.
              */
             at: string;
             /**
@@ -3615,7 +3615,7 @@ export interface components {
         };
         /**
          * OverviewDelivery
-         * @description How the delivery of a query's results is (`into.connector`).
+         * @description The delivery of a query's results (`into.connector`).
          */
         OverviewDelivery: {
             /**
@@ -3635,7 +3635,7 @@ export interface components {
         };
         /**
          * OverviewQuery
-         * @description A query at a glance.
+         * @description A query in the overview.
          */
         OverviewQuery: {
             /**
@@ -3646,13 +3646,13 @@ export interface components {
             name: string;
             /**
              * State
-             * @description What it is doing now.
+             * @description Current state.
              * @enum {string}
              */
             state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
             /**
              * Phase
-             * @description What it does inside its state, as in its status.
+             * @description Step inside its state, as in its status.
              */
             phase: string | null;
             /**
@@ -3663,20 +3663,20 @@ export interface components {
             desired_state: "running" | "paused" | "stopped";
             /**
              * Conditions
-             * @description `unreachable`, `unplaced`, `stale`, as in its status. Those that begin with `waits_for_` stand there alone: they take a look at what it reads.
+             * @description `unreachable`, `unplaced`, `stale`, as in its status. The conditions `waits_for_…` are in the status only: they need its inputs.
              */
             conditions: string[];
-            /** @description Its error, or why no driver has it; null: neither. */
+            /** @description Its error, or why it has no driver; null: neither. */
             reason: components["schemas"]["Reason"] | null;
             /**
              * State Since
              * Format: date-time
-             * @description When it came into this state.
+             * @description Start of this state.
              */
             state_since: string;
             /**
              * Internal
-             * @description It keeps the rows of a source with `materialize` and follows that table's definition.
+             * @description It materialises the rows of a source (`materialize`) and follows that table's definition.
              */
             internal: boolean;
             /**
@@ -3686,7 +3686,7 @@ export interface components {
             batch_id: number | null;
             /**
              * Committed At
-             * @description When it last committed; null before the first commit.
+             * @description Time of its last commit; null before the first commit.
              */
             committed_at: string | null;
             /**
@@ -3696,7 +3696,7 @@ export interface components {
             stream_time_ms: number | null;
             /**
              * Batch Ms
-             * @description Milliseconds that its last batch took: its tasks' work and the commit; null before the first.
+             * @description Milliseconds of its last batch: work of its tasks, and the commit; null before the first.
              * @example 41
              */
             batch_ms: number | null;
@@ -3714,12 +3714,12 @@ export interface components {
             emitted_rows: number;
             /**
              * Lag
-             * @description Records that it has not read yet; null before its first commit, and where the ends of its feeds are not known (files).
+             * @description Unread records; null before its first commit, and if the ends of its feeds are unknown (files).
              */
             lag: number | null;
             /**
              * Waiting
-             * @description Records that wait inside, over all operators and tasks.
+             * @description Records that wait in all operators and tasks.
              * @example 118
              */
             waiting: number;
@@ -3736,20 +3736,20 @@ export interface components {
             reads: components["schemas"]["OverviewRead"][];
             /**
              * Writes
-             * @description The relation that it writes; null for one that writes none of its own.
+             * @description The relation that it writes; null if it writes none of its own.
              */
             writes: string | null;
             /**
              * Fork Of
-             * @description The query that it is a fork of, by its present name; null: it is none, or that is gone.
+             * @description The query that it is a fork of, by its current name; null: it is not a fork, or the original is deleted.
              */
             fork_of: string | null;
-            /** @description How its results are delivered elsewhere; null: they are not. */
+            /** @description Delivery of its results; null: they are not delivered. */
             delivery: components["schemas"]["OverviewDelivery"] | null;
         };
         /**
          * OverviewRead
-         * @description A relation that a query reads, and how far.
+         * @description A relation that a query reads, and its progress there.
          */
         OverviewRead: {
             /**
@@ -3760,12 +3760,12 @@ export interface components {
             relation: string;
             /**
              * Lag
-             * @description Records of its feed that are not read yet; null before the query's first commit, and of what is not in the built-in log.
+             * @description Unread records of its feed; null before the query's first commit, and for feeds outside the built-in log.
              */
             lag: number | null;
             /**
              * Read Rows
-             * @description Records of its feed that were read since the query began with this state; null as `lag`. Relations of one feed share it.
+             * @description Records of its feed read since the query began with this state; null as `lag`. Relations of one feed share it.
              */
             read_rows: number | null;
         };
@@ -3794,7 +3794,7 @@ export interface components {
             origin: "source" | "derived";
             /**
              * Appended
-             * @description Records, or changes of rows, that its feed was ever given; null where that is not known here (files, topics).
+             * @description Records, or changes of rows, ever appended to its feed; null if unknown here (files, topics).
              * @example 27004
              */
             appended: number | null;
@@ -3816,7 +3816,7 @@ export interface components {
             next_offset: number;
             /**
              * End Offset
-             * @description The feed's present end; null where only the driver can know (files).
+             * @description The feed's current end; null if only the driver can know it (files).
              */
             end_offset: number | null;
             /**
@@ -3826,23 +3826,23 @@ export interface components {
             lag: number | null;
             /**
              * Begins At
-             * @description Where reading began, because retention had removed what the query was to begin with: `records_lost` in `counters` says how many records that were. Null: nothing was gone.
+             * @description Where reading began, if retention had removed the first records of the query: `records_lost` in `counters` has the number of lost records. Null: no record was lost.
              */
             begins_at: number | null;
             /**
              * Open Records
-             * @description Of a topic: offsets behind `end_offset` that transactions hold back which have not ended, as found at most ten seconds ago. They are read when these end.
+             * @description For a topic: offsets behind `end_offset` that open transactions hold back, as of at most ten seconds ago. The query reads them when these transactions end.
              */
             open_records: number;
             /**
              * Open Since
-             * @description Since when `end_offset` has stood still for such a transaction; null: for none. After a minute the status has a `reason` for it.
+             * @description Time since which an open transaction holds `end_offset` back; null: none does. After a minute the status has a `reason` for it.
              */
             open_since: string | null;
         };
         /**
          * PartitionRange
-         * @description What a partition of a log holds: offsets from ``start_offset`` up to, not including, ``next_offset``.
+         * @description The range of a partition of a log: offsets from ``start_offset`` up to, not including, ``next_offset``.
          */
         PartitionRange: {
             /**
@@ -3853,13 +3853,13 @@ export interface components {
             partition: number;
             /**
              * Start Offset
-             * @description Offset of the oldest record that is kept.
+             * @description Offset of the oldest record.
              * @example 0
              */
             start_offset: number;
             /**
              * Next Offset
-             * @description Offset that the next record gets.
+             * @description Offset of the next record.
              * @example 27004
              */
             next_offset: number;
@@ -3884,7 +3884,7 @@ export interface components {
             detail: string;
             /**
              * Type
-             * @description Where the code is explained, relative to the service.
+             * @description URL of the explanation of the code, relative to the service.
              */
             type?: string | null;
         };
@@ -3895,7 +3895,7 @@ export interface components {
         PseudoColumnItem: {
             /**
              * Form
-             * @description How it is written.
+             * @description Its form in expressions.
              * @example $event_time_ms
              */
             form: string;
@@ -3907,13 +3907,13 @@ export interface components {
             type: string;
             /**
              * Description
-             * @description What it says, and where there is one.
+             * @description Its meaning, and the relations that have it.
              */
             description: string;
         };
         /**
          * Quantiles
-         * @description A lateness in milliseconds that so many of the records do not exceed; null before the first record.
+         * @description Lateness in milliseconds that this share of the records does not exceed; null before the first record.
          */
         Quantiles: {
             /**
@@ -3949,7 +3949,7 @@ export interface components {
             name: string;
             /**
              * Definition
-             * @description As stored, every default spelled out.
+             * @description As stored, with every default.
              */
             definition: components["schemas"]["QueryDefinition"];
             /**
@@ -3960,16 +3960,16 @@ export interface components {
             desired_state: "running" | "paused" | "stopped";
             /**
              * State
-             * @description What it is doing now.
+             * @description Current state.
              * @enum {string}
              */
             state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
             /**
              * Internal
-             * @description It keeps the rows of a source with `materialize` and follows that table's definition.
+             * @description It materialises the rows of a source (`materialize`) and follows that table's definition.
              */
             internal: boolean;
-            /** @description Of which query it is a fork, and as of which commit; null: of none. */
+            /** @description The query that it is a fork of, and the commit; null: it is not a fork. */
             fork_of: components["schemas"]["ForkOrigin"] | null;
             /**
              * Generation
@@ -3984,19 +3984,19 @@ export interface components {
             /**
              * Created At
              * Format: date-time
-             * @description When it was made.
+             * @description Time of creation.
              */
             created_at: string;
             /**
              * Updated At
              * Format: date-time
-             * @description When its definition or its desired state was last written.
+             * @description Time of the last write of its definition or desired state.
              */
             updated_at: string;
         };
         /**
          * QueryError
-         * @description What is wrong with a query that failed or is retried. Further fields come with later versions.
+         * @description The error of a query that failed or is retried. Later versions may add fields.
          */
         QueryError: {
             /** @description Stable code; `GET /v1/errors/{code}` explains it. */
@@ -4008,17 +4008,17 @@ export interface components {
             detail: string;
             /**
              * Domain
-             * @description Whose the fault is.
+             * @description Who can fix it.
              */
             domain?: ("user" | "external" | "internal") | null;
             /**
              * Retryable
-             * @description Whether the next launch may go better with nothing changed.
+             * @description Whether the next launch may succeed without a change.
              */
             retryable?: boolean | null;
             /**
              * Errors
-             * @description The faults of a definition that was refused.
+             * @description The faults of an invalid definition.
              */
             errors?: components["schemas"]["ProblemItem"][] | null;
         } & {
@@ -4042,12 +4042,12 @@ export interface components {
         };
         /**
          * Readiness
-         * @description What the service needs, and whether it is there.
+         * @description Dependencies of the service, and their states.
          */
         Readiness: {
             /**
              * Status
-             * @description Always `ready` with status 200; what is not ready answers 503.
+             * @description Always `ready` with status 200; otherwise the answer is 503.
              * @enum {string}
              */
             status: "ready" | "not_ready";
@@ -4061,24 +4061,24 @@ export interface components {
         };
         /**
          * Reason
-         * @description What keeps a query from its desired state, and what can be done about it.
+         * @description Why a query is not in its desired state, and what can be done about it.
          */
         Reason: {
             /**
              * Code
-             * @description Stable code of the reason; of an error `GET /v1/errors/{code}` explains it.
+             * @description Stable code of the reason; `GET /v1/errors/{code}` explains error codes.
              * @example waiting_for_place
              */
             code: string;
             /**
              * Detail
-             * @description What is in the way, and what to do about it.
+             * @description The obstacle, and what to do about it.
              */
             detail: string;
         };
         /**
          * RecordPlace
-         * @description Where a record is in the feed of its relation.
+         * @description Place of a record in the feed of its relation.
          */
         RecordPlace: {
             /**
@@ -4093,7 +4093,7 @@ export interface components {
             offset: number;
             /**
              * Part
-             * @description The part of the stream that has it, where queries append to that; null: the relation's own log. `partition` and `offset` are the part's, and are asked for with `part=`.
+             * @description The part of the stream that has it, if queries append to the stream; null: the relation's own log. `partition` and `offset` are of the part: give its name as `part=`.
              */
             part?: string | null;
         };
@@ -4103,7 +4103,7 @@ export interface components {
          *
          *     Each has ``$offset``, ``$event_time_ms`` and the stream's columns.
          *
-         *     One that came of a replayed late record also has ``$replayed``: true; one without a value ``$op``: ``delete``.
+         *     A record from a replayed late record also has ``$replayed``: true; one without a value has ``$op``: ``delete``.
          */
         RecordsAnswer: {
             /**
@@ -4113,22 +4113,22 @@ export interface components {
             stream: string;
             /**
              * Part
-             * @description The part of the stream whose records these are; null: its own log's.
+             * @description The part of the stream that these records are from; null: its own log.
              */
             part: string | null;
             /**
              * Parts
-             * @description What queries have appended to the stream, each to be read with `part=`; `/changes` has all records together.
+             * @description Results that queries append to the stream; read each with `part=`. `/changes` has all records together.
              */
             parts: string[];
             /**
              * Partition
-             * @description Null where a derived stream is read as a whole.
+             * @description Null if a derived stream is read as a whole.
              */
             partition: number | null;
             /**
              * Partition Count
-             * @description How many partitions the stream has, from 0; each is read on its own. Null where a derived stream is read as a whole.
+             * @description Number of partitions of the stream, from 0; each is read separately. Null if a derived stream is read as a whole.
              */
             partition_count: number | null;
             /**
@@ -4140,12 +4140,12 @@ export interface components {
             }[];
             /**
              * Next Offset
-             * @description Where to go on.
+             * @description Offset to continue at.
              */
             next_offset: number;
             /**
              * End Offset
-             * @description Where the partition, or the whole, ends at present.
+             * @description Current end of the partition, or of the whole stream.
              */
             end_offset: number;
             /**
@@ -4159,17 +4159,17 @@ export interface components {
             };
             /**
              * Stream Time Ms
-             * @description Stream time of its query as of the last commit, in milliseconds since 1970; null of a source, and before the first record.
+             * @description Stream time of its query as of the last commit, in milliseconds since 1970; null for a source, and before the first record.
              */
             stream_time_ms: number | null;
             /**
              * Committed At
-             * @description When its query last committed; null of a source, and before the first commit.
+             * @description Time of its query's last commit; null for a source, and before the first commit.
              */
             committed_at: string | null;
             /**
              * Stale
-             * @description True while its query does not run; false of a source.
+             * @description True while its query does not run; false for a source.
              */
             stale: boolean;
         };
@@ -4185,13 +4185,13 @@ export interface components {
             id: number;
             /**
              * Code
-             * @description Why it cannot, as a code; `GET /v1/errors/{code}` explains it.
+             * @description Why it cannot be replayed, as a code; `GET /v1/errors/{code}` explains it.
              * @enum {string}
              */
             code: "replay_not_possible" | "record_cut";
             /**
              * Detail
-             * @description Why it cannot.
+             * @description Why it cannot be replayed.
              */
             detail: string;
         };
@@ -4239,12 +4239,12 @@ export interface components {
             };
             /**
              * Definition
-             * @description A source's definition as stored, every default spelled out; null of a result.
+             * @description A source's definition as stored, with every default; null for a result.
              */
             definition: components["schemas"]["StreamDefinition"] | components["schemas"]["TableDefinition"] | null;
             /**
              * Produced By
-             * @description The query that writes it; null for a source, and for a result that was kept when its query was deleted.
+             * @description The query that writes it; null for a source, and for a result that outlived its query.
              */
             produced_by: string | null;
             /**
@@ -4254,22 +4254,22 @@ export interface components {
             read_by: string[];
             /**
              * Parts
-             * @description Streams whose records are records of this one as well: of queries with `into.append_to`. Who follows this stream gets them; `/records` reads each by its offsets (`part=`); a query that reads this stream reads them all, merged by event time.
+             * @description Streams whose records are records of this one too: results of queries with `into.append_to`. Followers of this stream receive them; `/records` reads each by its offsets (`part=`); a query that reads this stream reads all, merged by event time.
              */
             parts: string[];
             /**
              * Append To
-             * @description The stream that it is a part of; null of none.
+             * @description The stream that it is a part of; null: of none.
              */
             append_to: string | null;
             /**
              * Read Only
-             * @description Others fill it (`CREATE SOURCE …`): appends are refused, and no query may append to it.
+             * @description Another system fills it (`CREATE SOURCE …`): appends are refused, and no query may append to it.
              */
             read_only: boolean;
             /**
              * Partitions
-             * @description Where its log begins and ends; null without a log of its own.
+             * @description Range of each partition of its log; null without a log of its own.
              */
             partitions: components["schemas"]["PartitionRange"][] | null;
             /**
@@ -4280,25 +4280,25 @@ export interface components {
             /**
              * Created At
              * Format: date-time
-             * @description When it was made.
+             * @description Time of creation.
              * @example 2025-11-21T08:00:00Z
              */
             created_at: string;
             /**
              * Updated At
              * Format: date-time
-             * @description When its definition was last written.
+             * @description Time of the last write of its definition.
              * @example 2025-11-21T08:00:00Z
              */
             updated_at: string;
             /**
              * Warnings
-             * @description What may surprise of this definition; empty where nothing does.
+             * @description Possible surprises of this definition; empty if there are none.
              */
             warnings: components["schemas"]["WarningItem"][];
             /**
              * Sql
-             * @description The statement that means the same.
+             * @description The equivalent statement.
              * @example CREATE STREAM "DEPARTURES" (…) WITH (…)
              */
             sql: string;
@@ -4315,17 +4315,17 @@ export interface components {
             id: number;
             /**
              * Partition
-             * @description Its partition in the feed; null where it never entered one.
+             * @description Its partition in the feed; null if it never entered the feed.
              */
             partition: number | null;
             /**
              * Offset
-             * @description Its place in the feed; null where it never entered one.
+             * @description Its offset in the feed; null if it never entered the feed.
              */
             offset: number | null;
             /**
              * Reason
-             * @description Why it was refused, as a code; `GET /v1/errors/{code}` explains it.
+             * @description Why it was rejected, as a code; `GET /v1/errors/{code}` explains it.
              */
             reason: string;
             /**
@@ -4335,13 +4335,13 @@ export interface components {
             detail: string;
             /**
              * Excerpt
-             * @description How it begins; null where it is from a file and the key is not an admin's, or from a feed that has relations outside of the key's scope.
+             * @description Its first characters; null if it is from a file and the key is not an admin's, or from a feed that also has relations outside of the key's scope.
              */
             excerpt: string | null;
             /**
              * At
              * Format: date-time
-             * @description When it was refused.
+             * @description Time of the rejection.
              */
             at: string;
         };
@@ -4362,7 +4362,7 @@ export interface components {
             next: string | null;
             /**
              * Kept
-             * @description Reason to number of kept rejects.
+             * @description Reason to number of stored rejects.
              * @example {
              *       "event_time_missing": 8255
              *     }
@@ -4373,12 +4373,12 @@ export interface components {
         };
         /**
          * RejectedRecord
-         * @description A record that was not appended. It is kept and can be read at …/rejects.
+         * @description A record that was not appended. It is stored as a reject; …/rejects shows it.
          */
         RejectedRecord: {
             /**
              * Index
-             * @description Its place in the request, from 0.
+             * @description Its index in the request, from 0.
              * @example 2
              */
             index: number;
@@ -4438,12 +4438,12 @@ export interface components {
             };
             /**
              * Definition
-             * @description A source's definition as stored, every default spelled out; null of a result.
+             * @description A source's definition as stored, with every default; null for a result.
              */
             definition: components["schemas"]["StreamDefinition"] | components["schemas"]["TableDefinition"] | null;
             /**
              * Produced By
-             * @description The query that writes it; null for a source, and for a result that was kept when its query was deleted.
+             * @description The query that writes it; null for a source, and for a result that outlived its query.
              */
             produced_by: string | null;
             /**
@@ -4453,22 +4453,22 @@ export interface components {
             read_by: string[];
             /**
              * Parts
-             * @description Streams whose records are records of this one as well: of queries with `into.append_to`. Who follows this stream gets them; `/records` reads each by its offsets (`part=`); a query that reads this stream reads them all, merged by event time.
+             * @description Streams whose records are records of this one too: results of queries with `into.append_to`. Followers of this stream receive them; `/records` reads each by its offsets (`part=`); a query that reads this stream reads all, merged by event time.
              */
             parts: string[];
             /**
              * Append To
-             * @description The stream that it is a part of; null of none.
+             * @description The stream that it is a part of; null: of none.
              */
             append_to: string | null;
             /**
              * Read Only
-             * @description Others fill it (`CREATE SOURCE …`): appends are refused, and no query may append to it.
+             * @description Another system fills it (`CREATE SOURCE …`): appends are refused, and no query may append to it.
              */
             read_only: boolean;
             /**
              * Partitions
-             * @description Where its log begins and ends; null without a log of its own.
+             * @description Range of each partition of its log; null without a log of its own.
              */
             partitions: components["schemas"]["PartitionRange"][] | null;
             /**
@@ -4479,14 +4479,14 @@ export interface components {
             /**
              * Created At
              * Format: date-time
-             * @description When it was made.
+             * @description Time of creation.
              * @example 2025-11-21T08:00:00Z
              */
             created_at: string;
             /**
              * Updated At
              * Format: date-time
-             * @description When its definition was last written.
+             * @description Time of the last write of its definition.
              * @example 2025-11-21T08:00:00Z
              */
             updated_at: string;
@@ -4509,12 +4509,12 @@ export interface components {
         };
         /**
          * ReplayAnswer
-         * @description A replay that was noted; the query's next batch brings it.
+         * @description A replay that was accepted; the query's next batch includes it.
          */
         ReplayAnswer: {
             /**
              * Replay Id
-             * @description Null where all had been replayed before.
+             * @description Null if all records were replayed before.
              */
             replay_id: string | null;
             /**
@@ -4525,7 +4525,7 @@ export interface components {
             accepted: number;
             /**
              * Already Replayed
-             * @description Records that were left out because they were replayed before.
+             * @description Records left out because they were replayed before.
              */
             already_replayed: number;
             /**
@@ -4535,12 +4535,12 @@ export interface components {
             refused_count: number;
             /**
              * Refused
-             * @description Records that cannot be replayed, the first hundred of them.
+             * @description The first hundred records that cannot be replayed.
              */
             refused: components["schemas"]["RefusedReplay"][];
             /**
              * Position
-             * @description The query's position once they are in its result; good for `min_position`.
+             * @description The query's position when these records are in its result; usable as `min_position`.
              */
             position: {
                 [key: string]: {
@@ -4549,7 +4549,7 @@ export interface components {
             };
             /**
              * More
-             * @description More match the filter: repeat the request.
+             * @description More records match the filter: repeat the request.
              */
             more: boolean;
         };
@@ -4573,24 +4573,24 @@ export interface components {
         };
         /**
          * RetainedCommitAnswer
-         * @description A commit that is retained.
+         * @description A retained commit.
          */
         RetainedCommitAnswer: {
             /**
              * Batch Id
-             * @description Its number.
+             * @description Number of its batch.
              * @example 41
              */
             batch_id: number;
             /**
              * Committed At
              * Format: date-time
-             * @description When it was made.
+             * @description When it was committed.
              */
             committed_at: string;
             /**
              * Position
-             * @description Feed to partition to the next offset: what its results include.
+             * @description Feed to partition to the next offset: the input of its results.
              * @example {
              *       "log:departures": {
              *         "0": 1200
@@ -4609,23 +4609,23 @@ export interface components {
             stream_time_ms: number | null;
             /**
              * Of Launch
-             * @description A launch went on from it, as after each edit.
+             * @description Whether a launch continued from it, as after each edit.
              */
             of_launch: boolean;
             /**
              * Can Rewind
-             * @description Whether nothing is known to be in the way of going back to this very commit.
+             * @description Whether no obstacle to a rewind to this commit is known.
              */
             can_rewind: boolean;
             /**
              * Obstacle
-             * @description What is in the way; null: nothing is known to be.
+             * @description The obstacle; null: none is known.
              */
             obstacle: string | null;
         };
         /**
          * RewindAnswer
-         * @description A query that was put back, as it is stored now.
+         * @description A query after a rewind, as it is stored now.
          */
         RewindAnswer: {
             /**
@@ -4635,7 +4635,7 @@ export interface components {
             name: string;
             /**
              * Definition
-             * @description As stored, every default spelled out.
+             * @description As stored, with every default.
              */
             definition: components["schemas"]["QueryDefinition"];
             /**
@@ -4646,16 +4646,16 @@ export interface components {
             desired_state: "running" | "paused" | "stopped";
             /**
              * State
-             * @description What it is doing now.
+             * @description Current state.
              * @enum {string}
              */
             state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
             /**
              * Internal
-             * @description It keeps the rows of a source with `materialize` and follows that table's definition.
+             * @description It materialises the rows of a source (`materialize`) and follows that table's definition.
              */
             internal: boolean;
-            /** @description Of which query it is a fork, and as of which commit; null: of none. */
+            /** @description The query that it is a fork of, and the commit; null: it is not a fork. */
             fork_of: components["schemas"]["ForkOrigin"] | null;
             /**
              * Generation
@@ -4670,44 +4670,44 @@ export interface components {
             /**
              * Created At
              * Format: date-time
-             * @description When it was made.
+             * @description Time of creation.
              */
             created_at: string;
             /**
              * Updated At
              * Format: date-time
-             * @description When its definition or its desired state was last written.
+             * @description Time of the last write of its definition or desired state.
              */
             updated_at: string;
             /**
              * Warnings
-             * @description What may surprise of this definition; empty where nothing does.
+             * @description Possible surprises of this definition; empty if there are none.
              */
             warnings: components["schemas"]["WarningItem"][];
-            /** @description Its newest commit until now. */
+            /** @description Its newest commit before the rewind. */
             before: components["schemas"]["CommitPlace"];
-            /** @description Its newest commit from now on. */
+            /** @description Its newest commit after the rewind. */
             after: components["schemas"]["CommitPlace"];
             /**
              * Removed Rows
-             * @description Records of the resulting stream, or changes of the resulting table, that are gone.
+             * @description Number of removed records of the resulting stream, or changes of the resulting table.
              * @example 1743
              */
             removed_rows: number;
             /**
              * Changes
-             * @description What the definition does otherwise from here on.
+             * @description The differences of the new definition.
              */
             changes: components["schemas"]["EditChange"][];
             /**
              * Dry Run
-             * @description Nothing was done: it would have been this.
+             * @description True: nothing was changed; the answer shows what would be.
              */
             dry_run: boolean;
         };
         /**
          * RowsAnswer
-         * @description Rows of a table. Of windowed tables each has `$state`; versions have `$valid_from_ms` and `$valid_to_ms`.
+         * @description Rows of a table. Rows of windowed tables have `$state`; versions have `$valid_from_ms` and `$valid_to_ms`.
          */
         RowsAnswer: {
             /**
@@ -4717,7 +4717,7 @@ export interface components {
             table: string;
             /**
              * Position
-             * @description Feed, partition, next offset: what this includes.
+             * @description Feed, partition, next offset: the records that this includes.
              * @example {
              *       "log:departures": {
              *         "0": 27004
@@ -4737,7 +4737,7 @@ export interface components {
             /**
              * Committed At
              * Format: date-time
-             * @description When its query last committed; null before the first commit.
+             * @description Time of its query's last commit; null before the first commit.
              */
             committed_at: string | null;
             /**
@@ -4747,17 +4747,17 @@ export interface components {
             stale: boolean;
             /**
              * As Of Ms
-             * @description The event time asked for; null for now.
+             * @description The requested event time; null for now.
              */
             as_of_ms: number | null;
             /**
              * History Starts At Ms
-             * @description Before this event time only a key's latest version can answer; null where the table is not versioned.
+             * @description Before this event time only a key's latest version can answer; null if the table is not versioned.
              */
             history_starts_at_ms: number | null;
             /**
              * Truncated
-             * @description The range of versions asked for begins before the retained history.
+             * @description The requested range of versions begins before the retained history.
              */
             truncated: boolean;
             /**
@@ -4785,33 +4785,33 @@ export interface components {
             epoch: number;
             /**
              * Generation
-             * @description Generation of the definition that it ran.
+             * @description Generation of its definition.
              */
             generation: number;
             /**
              * Driver Id
-             * @description The driver that launched it; null: not known.
+             * @description The driver that launched it; null: unknown.
              */
             driver_id: string | null;
             /**
              * Started At
              * Format: date-time
-             * @description When it began.
+             * @description Start of the launch.
              */
             started_at: string;
             /**
              * Running At
-             * @description When it was up; null: not yet, or never.
+             * @description Time when it was running; null: not yet, or never.
              */
             running_at: string | null;
             /**
              * Ended At
-             * @description When it ended; null: it goes on.
+             * @description End of the launch; null: it has not ended.
              */
             ended_at: string | null;
             /**
              * End Reason
-             * @description Why it ended, as a code; null: it goes on.
+             * @description Why it ended, as a code; null: it has not ended.
              */
             end_reason: string | null;
             /** @description The error that ended it. */
@@ -4835,40 +4835,40 @@ export interface components {
         };
         /**
          * SettingAdvice
-         * @description A setting of the query, or of a table it reads, and what other values would have done.
+         * @description A setting of the query, or of a table that it reads, and the effect of other values.
          */
         SettingAdvice: {
             /**
              * Pointer
-             * @description Where it stands in the definition.
+             * @description JSON pointer into the definition.
              * @example /joins/0/grace
              */
             pointer: string;
             /**
              * Relation
-             * @description The table whose definition `pointer` is of; null: the query's.
+             * @description The table whose definition `pointer` refers to; null: the query's.
              */
             relation: string | null;
             /**
              * Operator
-             * @description The join or aggregation that judges.
+             * @description The join or aggregation that decides which records are late.
              * @example w
              */
             operator: string | null;
             /**
              * Input
-             * @description The input whose records are judged; null: what operators before it made.
+             * @description The input whose records are measured; null: results of earlier operators.
              */
             input: string | null;
             /**
              * Rule
-             * @description Code of the rule that judges.
+             * @description Code of the rule that decides.
              * @example J3
              */
             rule: string;
             /**
              * Current Ms
-             * @description The value in force, in milliseconds; null: none is set.
+             * @description The current value, in milliseconds; null: none is set.
              */
             current_ms: number | null;
             /**
@@ -4878,23 +4878,23 @@ export interface components {
             count: number;
             /**
              * Exact
-             * @description False: a session may still take some of the records that count as late.
+             * @description False: a session may still include some of the records that count as late.
              */
             exact: boolean;
             /**
              * Advice
-             * @description From 0 up to the first value that finds nothing late, and the one in force.
+             * @description Values from 0 up to the first with no late record, and the current one.
              */
             advice: components["schemas"]["AdviceItem"][];
         };
         /**
          * SettingItem
-         * @description A setting as it is in force.
+         * @description A setting and its current value.
          */
         SettingItem: {
             /**
              * Name
-             * @description Its name, with dots between its parts.
+             * @description Name, with dots between its parts.
              * @example driver.max_queries
              */
             name: string;
@@ -4906,7 +4906,7 @@ export interface components {
             variable: string;
             /**
              * Value
-             * @description Its value; secrets are masked, and what is not set is empty.
+             * @description Value; secrets are masked, and a setting without a value is empty.
              * @example 100
              */
             value: string;
@@ -4924,44 +4924,44 @@ export interface components {
         SettingsAnswer: {
             /**
              * Settings
-             * @description All of them, in the order of `slackwater config show`.
+             * @description All settings, in the order of `slackwater config show`.
              */
             settings: components["schemas"]["SettingItem"][];
         };
         /**
          * Shares
-         * @description Shares of the last ten seconds that a query's batches took, by what was done. All 0: it committed nothing meanwhile.
+         * @description Shares of the last ten seconds that a query's batches used, by kind of work. All 0: there was no commit in this time.
          */
         Shares: {
             /**
              * Reading
-             * @description Its records were read, judged and shared out among its tasks.
+             * @description Read its records, validate them, and distribute them to its tasks.
              */
             reading: number;
             /**
              * Tasks
-             * @description Its tasks worked.
+             * @description Work of its tasks.
              */
             tasks: number;
             /**
              * Commit
-             * @description Its results were written.
+             * @description Write its results.
              */
             commit: number;
             /**
              * Other Queries
-             * @description Its slot did something else before the query's next batch could begin: others' batches, and what each costs.
+             * @description Its slot did other work before the query's next batch could begin: batches of other queries, and overhead.
              */
             other_queries: number;
             /**
              * Busiest Task
-             * @description Share of the busiest task in the work of all: with `tasks` of 4, 0.25 is even and 0.9 means that few keys have most records. Null where fewer than two had work.
+             * @description Share of the busiest task in the work of all tasks: with 4 tasks, 0.25 is even, and 0.9 means that few keys have most records. Null if fewer than two tasks had work.
              */
             busiest_task: number | null;
         };
         /**
          * StatementResult
-         * @description What became of one statement.
+         * @description The outcome of one statement.
          */
         StatementResult: {
             /**
@@ -4971,18 +4971,18 @@ export interface components {
             statement: string;
             /**
              * Line
-             * @description Where it begins in the script, counted from 1.
+             * @description Its first line in the script, counted from 1.
              */
             line: number;
             /**
              * Kind
-             * @description `done`: something was registered, created, changed or removed; `rows`: there are columns and rows; `inserted`: records were appended.
+             * @description `done`: a definition was registered, created, changed or removed; `rows`: there are columns and rows; `inserted`: records were appended.
              * @enum {string}
              */
             kind: "done" | "rows" | "inserted";
             /**
              * Message
-             * @description What was done, in a sentence; of rows how many.
+             * @description What was done, in a sentence; for rows, their number.
              */
             message: string;
             /**
@@ -4997,55 +4997,55 @@ export interface components {
             query?: string | null;
             /**
              * Definition
-             * @description The definition that the statement stands for, as JSON.
+             * @description The equivalent definition, as JSON.
              */
             definition?: {
                 [key: string]: unknown;
             } | null;
             /**
              * Columns
-             * @description Of rows: the columns in order.
+             * @description For rows: the columns in order.
              */
             columns?: components["schemas"]["ResultColumn"][] | null;
             /**
              * Rows
-             * @description Of rows: the values of each, in the order of the columns.
+             * @description For rows: the values of each, in the order of the columns.
              */
             rows?: unknown[][] | null;
             /**
              * Position
-             * @description Of a SELECT from a table: how far the table is.
+             * @description For a SELECT from a table: the position of the table.
              */
             position?: {
                 [key: string]: unknown;
             } | null;
             /**
              * Notes
-             * @description What the statement left open, and how it was understood.
+             * @description How the statement was understood where it was ambiguous.
              * @default []
              */
             notes: string[];
             /**
              * Warnings
-             * @description What may surprise of what it made.
+             * @description Possible surprises of the definition.
              * @default []
              */
             warnings: components["schemas"]["WarningItem"][];
         };
         /**
          * StatementsAnswer
-         * @description What became of the statements.
+         * @description The outcomes of the statements.
          */
         StatementsAnswer: {
             /**
              * Results
-             * @description One for each statement, in their order.
+             * @description One for each statement, in order.
              */
             results: components["schemas"]["StatementResult"][];
         };
         /**
          * StatusAnswer
-         * @description What the service knows of a query.
+         * @description The status of a query.
          */
         StatusAnswer: {
             /**
@@ -5055,13 +5055,13 @@ export interface components {
             name: string;
             /**
              * State
-             * @description What it is doing now.
+             * @description Current state.
              * @enum {string}
              */
             state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
             /**
              * Phase
-             * @description What it does inside its state. `starting`: `queued`, `fencing`, `planning`, `restoring`; `running`, until the first commit: `preparing` (Spark sets up the query's processes), `first_batch` (the first batch is under way).
+             * @description Step inside its state. `starting`: `queued`, `fencing`, `planning`, `restoring`; `running`, until the first commit: `preparing` (Spark sets up the query's processes), `first_batch` (the first batch is under way).
              */
             phase: string | null;
             /**
@@ -5072,15 +5072,15 @@ export interface components {
             desired_state: "running" | "paused" | "stopped";
             /**
              * Conditions
-             * @description `unreachable`: its driver has not been heard of; `unplaced`: it wants a driver and has none; `stale`: it does not follow its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its inputs has come as far in event time; `waits_for_transaction`: it runs, and a transaction in a topic that it reads has not ended for a minute; `slow_function`: it runs and does not keep up, and one Python function takes more than half of the time that it works.
+             * @description `unreachable`: its driver sends no heartbeat; `unplaced`: it needs a driver and has none; `stale`: it does not follow its inputs now; `waits_for_producer`: it runs, and leaves records unread until the query that writes another of its inputs has reached the same event time; `waits_for_transaction`: it runs, and a transaction in a topic that it reads is open for more than a minute; `slow_function`: it runs and does not keep up, and one Python function takes more than half of its working time.
              */
             conditions: string[];
-            /** @description Why it is not in its desired state: its error, that no driver is there or has room, or which query or transaction it waits for, since when or how far that is behind, and what can be done (`waits_for_producer`, `waits_for_transaction`); or which Python function takes most of its time (`slow_function`). */
+            /** @description Why it is not in its desired state: its error; no driver, or no driver with room; or the query or transaction that it waits for, with the delay and what can be done (`waits_for_producer`, `waits_for_transaction`); or the Python function that takes most of its time (`slow_function`). */
             reason: components["schemas"]["Reason"] | null;
             /**
              * State Since
              * Format: date-time
-             * @description When it came into this state.
+             * @description Start of this state.
              */
             state_since: string;
             /**
@@ -5090,7 +5090,7 @@ export interface components {
             generation: number;
             /**
              * Observed Generation
-             * @description The generation the driver works on; 0 before the first start.
+             * @description The generation that the driver runs; 0 before the first start.
              */
             observed_generation: number;
             /**
@@ -5100,20 +5100,20 @@ export interface components {
             epoch: number;
             /**
              * Attempt
-             * @description Failed launches in a row; 0 once it has run well for a while.
+             * @description Failed launches in a row; 0 after it has run without failure for a while.
              */
             attempt: number;
             /**
              * Next Attempt At
-             * @description When it is launched again after a failure; null: no launch is due.
+             * @description Time of the next launch after a failure; null: no launch is due.
              */
             next_attempt_at: string | null;
             /**
              * Heartbeat At
-             * @description When its driver was last heard of; null: no driver has had it.
+             * @description Last heartbeat of its driver; null: no driver has run it.
              */
             heartbeat_at: string | null;
-            /** @description Why it failed or is being retried. */
+            /** @description Why it failed, or why it is retried. */
             error: components["schemas"]["QueryError"] | null;
             /**
              * Batch Id
@@ -5122,7 +5122,7 @@ export interface components {
             batch_id: number | null;
             /**
              * Committed At
-             * @description When it last committed; null before the first commit.
+             * @description Time of its last commit; null before the first commit.
              */
             committed_at: string | null;
             /**
@@ -5132,7 +5132,7 @@ export interface components {
             stream_time_ms: number | null;
             /**
              * Progress
-             * @description How far each feed that it reads has been read.
+             * @description Progress in each feed that it reads.
              */
             progress: components["schemas"]["FeedProgress"][];
             /**
@@ -5143,7 +5143,7 @@ export interface components {
             read_rows: number;
             /**
              * Emitted Rows
-             * @description Records or changes of rows written since then.
+             * @description Records or changes of rows written in the same time.
              * @example 1743
              */
             emitted_rows: number;
@@ -5156,7 +5156,7 @@ export interface components {
             };
             /**
              * Buffered
-             * @description Operator to records that wait inside it.
+             * @description Operator to number of records that wait in it.
              */
             buffered: {
                 [key: string]: number;
@@ -5168,35 +5168,35 @@ export interface components {
             tasks: components["schemas"]["TaskStatus"][] | null;
             /**
              * Counters
-             * @description What was counted at its inputs and operators, by reason.
+             * @description Counts of its inputs and operators, by reason.
              */
             counters: components["schemas"]["Counter"][];
-            /** @description Which kind of slot ran its last batch, and why; null before the first. */
+            /** @description Kind of slot that ran its last batch, and why; null before the first batch. */
             execution: components["schemas"]["Execution"] | null;
             /**
              * Limited By
-             * @description What limits the rate at which it works. The first that is true: `paused`, `not_running`: its state; `upstream`: it leaves records unread until a query that writes another of its inputs has come as far in event time; `unmeasured`: it has committed nothing yet, or has worked at one batch for more than ten seconds; `input`: it waits for records for a fifth of the time or more, so it keeps up; else the greatest of `shares`: `reading`, `tasks` (more `tasks` and cores help, unless `busiest_task` is near 1), `commit` (the database), `round` (its neighbours; more drivers help).
+             * @description What limits its rate. The first that applies: `paused`, `not_running`: its state; `upstream`: it leaves records unread until the query that writes another of its inputs has reached the same event time; `unmeasured`: it has no commit yet, or has worked at one batch for more than ten seconds; `input`: it waits for records for a fifth of the time or more, so it keeps up; otherwise the greatest of `shares`: `reading`, `tasks` (more `tasks` and cores help, unless `busiest_task` is near 1), `commit` (the database), `other_queries` (more drivers help).
              * @enum {string}
              */
             limited_by: "input" | "reading" | "tasks" | "commit" | "other_queries" | "upstream" | "unmeasured" | "paused" | "not_running";
-            /** @description What its time goes into. */
+            /** @description How its time is used. */
             shares: components["schemas"]["Shares"];
             /**
              * Functions
-             * @description The Python functions that it called in these seconds, the slowest first; empty where it called none.
+             * @description The Python functions that it called in the last ten seconds, the slowest first; empty if it called none.
              */
             functions: components["schemas"]["FunctionShare"][];
-            /** @description How far its results are delivered elsewhere; null: they are not (`into.connector`). */
+            /** @description Progress of the delivery of its results; null: they are not delivered (`into.connector`). */
             delivery: components["schemas"]["Delivery"] | null;
             /**
              * Restorable Since
-             * @description A database put back from a dump made since then finds all of its state; null: from any dump. What older ones name is removed (`SLACKWATER_STATE_RETENTION`, `SLACKWATER_STATE_RETAINED_BYTES`).
+             * @description A database restored from a dump since this time finds all state of the query; null: from any dump. State of older dumps is removed (`SLACKWATER_STATE_RETENTION`, `SLACKWATER_STATE_RETAINED_BYTES`).
              */
             restorable_since: string | null;
         };
         /**
          * StoredQueryAnswer
-         * @description A query as it was stored.
+         * @description A stored query with its warnings.
          */
         StoredQueryAnswer: {
             /**
@@ -5206,7 +5206,7 @@ export interface components {
             name: string;
             /**
              * Definition
-             * @description As stored, every default spelled out.
+             * @description As stored, with every default.
              */
             definition: components["schemas"]["QueryDefinition"];
             /**
@@ -5217,16 +5217,16 @@ export interface components {
             desired_state: "running" | "paused" | "stopped";
             /**
              * State
-             * @description What it is doing now.
+             * @description Current state.
              * @enum {string}
              */
             state: "stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed";
             /**
              * Internal
-             * @description It keeps the rows of a source with `materialize` and follows that table's definition.
+             * @description It materialises the rows of a source (`materialize`) and follows that table's definition.
              */
             internal: boolean;
-            /** @description Of which query it is a fork, and as of which commit; null: of none. */
+            /** @description The query that it is a fork of, and the commit; null: it is not a fork. */
             fork_of: components["schemas"]["ForkOrigin"] | null;
             /**
              * Generation
@@ -5241,18 +5241,18 @@ export interface components {
             /**
              * Created At
              * Format: date-time
-             * @description When it was made.
+             * @description Time of creation.
              */
             created_at: string;
             /**
              * Updated At
              * Format: date-time
-             * @description When its definition or its desired state was last written.
+             * @description Time of the last write of its definition or desired state.
              */
             updated_at: string;
             /**
              * Warnings
-             * @description What may surprise of this definition; empty where nothing does.
+             * @description Possible surprises of this definition; empty if there are none.
              */
             warnings: components["schemas"]["WarningItem"][];
         };
@@ -5263,13 +5263,13 @@ export interface components {
         TableFunctionItem: {
             /**
              * Form
-             * @description How it is written.
+             * @description Its form in expressions.
              * @example explode(x: array)
              */
             form: string;
             /**
              * Result
-             * @description Type of what stands in each row.
+             * @description Type of the value in each row.
              * @example type of the elements
              */
             result: string;
@@ -5281,7 +5281,7 @@ export interface components {
         };
         /**
          * TaskStatus
-         * @description An operator in one task: where its clock stands, and what waits in it.
+         * @description An operator in one task: its clock, and what waits in it.
          */
         TaskStatus: {
             /**
@@ -5307,7 +5307,7 @@ export interface components {
             buffered: number;
             /**
              * Waiting
-             * @description What waits, by time, in at most 16 spans; empty where nothing does.
+             * @description What waits, by time, in at most 16 spans; empty if nothing waits.
              */
             waiting: components["schemas"]["WaitingSpan"][];
         };
@@ -5318,25 +5318,25 @@ export interface components {
         TypeItem: {
             /**
              * Form
-             * @description How it is written.
+             * @description Its form in definitions.
              * @example decimal(12,2)
              */
             form: string;
             /**
              * Description
-             * @description What it holds.
+             * @description Its values.
              */
             description: string;
             /**
              * Example
-             * @description A value as JSON shows it.
+             * @description A value in JSON.
              * @example 12.50
              */
             example: unknown;
         };
         /**
          * ValidationAnswer
-         * @description What the service thinks of a definition.
+         * @description The result of a validation.
          */
         ValidationAnswer: {
             /**
@@ -5346,22 +5346,22 @@ export interface components {
             valid: boolean;
             /**
              * Problems
-             * @description Every fault of it; empty where it is valid.
+             * @description All faults; empty if it is valid.
              */
             problems: components["schemas"]["ProblemItem"][];
             /**
              * Warnings
-             * @description What may surprise of a valid definition; empty where nothing does.
+             * @description Warnings about a valid definition; may be empty.
              */
             warnings: components["schemas"]["WarningItem"][];
             /**
              * Definition
-             * @description With every default spelled out; null where it could not be read.
+             * @description With every default; null if it could not be read.
              */
             definition: components["schemas"]["QueryDefinition"] | null;
             /**
              * Sql
-             * @description The same as a statement of SQL; null where it is not valid.
+             * @description The same as an SQL statement; null if it is not valid.
              */
             sql: string | null;
             /**
@@ -5378,12 +5378,12 @@ export interface components {
             plan: {
                 [key: string]: unknown;
             } | null;
-            /** @description The edit it would be; null where no query has this name. */
+            /** @description The edit of the stored query; null if no query has this name. */
             edit: components["schemas"]["EditPreview"] | null;
         };
         /**
          * Version
-         * @description What runs here.
+         * @description Versions of the service.
          */
         Version: {
             /**
@@ -5393,12 +5393,12 @@ export interface components {
             version: string;
             /**
              * Python
-             * @description Version of Python below it.
+             * @description Version of Python.
              */
             python: string;
             /**
              * Api
-             * @description Version of the HTTP interface, as paths begin.
+             * @description Version of the HTTP API, the first part of paths.
              * @constant
              */
             api: "v1";
@@ -5410,7 +5410,7 @@ export interface components {
         WaitingSpan: {
             /**
              * From Ms
-             * @description The earliest time: of a record its event time, of a window its end.
+             * @description The earliest time: the event time of a record, or the end of a window.
              */
             from_ms: number;
             /**
@@ -5420,20 +5420,20 @@ export interface components {
             to_ms: number;
             /**
              * At Least
-             * @description How many wait there at least.
+             * @description Lower bound of their number.
              * @example 3
              */
             at_least: number;
             /**
              * At Most
-             * @description How many at most; the same where the number is exact.
+             * @description Upper bound; the same if the number is exact.
              * @example 3
              */
             at_most: number;
         };
         /**
          * WarningItem
-         * @description Something that was accepted and may still surprise.
+         * @description A fact about an accepted definition that may surprise its author.
          */
         WarningItem: {
             /**
@@ -5455,23 +5455,23 @@ export interface components {
             detail: string;
             /**
              * Cure
-             * @description What to do where that is not meant.
+             * @description What to do if that is not intended.
              */
             cure: string;
             /**
              * Type
-             * @description Where the code is explained, relative to the service.
+             * @description URL of the explanation of the code, relative to the service.
              */
             type: string;
         };
         /**
          * ApiKeyBody
-         * @description A key to be made.
+         * @description A key to create.
          */
         ApiKeyBody: {
             /**
              * Name
-             * @description Who will use it; named in the history of queries.
+             * @description Who will use it; the history of queries shows it.
              * @example dashboard
              */
             name: string;
@@ -5483,7 +5483,7 @@ export interface components {
             role: "read" | "write" | "admin";
             /**
              * Scope
-             * @description Names of relations and queries that the key may see, `*` for any characters; null: all. It sees a query only with all that it reads and what it writes; lists leave out the rest; `/metrics` and files need a key without a scope. Not with the role `admin`.
+             * @description Patterns of the names of relations and queries that the key may see, `*` for any characters; null: all. It sees a query only with all that it reads and writes. Lists leave out the rest. `/metrics` and files need a key without a scope. Not with the role `admin`.
              * @default null
              * @example [
              *       "orders*",
@@ -5493,7 +5493,7 @@ export interface components {
             scope: string[] | null;
             /**
              * Expires In
-             * @description How long it is good; null: until it is revoked.
+             * @description How long it is valid; null: until it is revoked.
              * @default null
              */
             expires_in: string | null;
@@ -5546,7 +5546,7 @@ export interface components {
         DebeziumCredentials: {
             /**
              * Username
-             * @description Any: the key says who it is.
+             * @description Any text: the key identifies the caller.
              * @example debezium
              */
             username: string;
@@ -5558,37 +5558,37 @@ export interface components {
             password: string;
             /**
              * Token Expiry In Minutes
-             * @description Not looked at.
+             * @description Ignored.
              * @default null
              */
             token_expiry_in_minutes: number | null;
             /**
              * Refresh Token Expiry In Minutes
-             * @description Not looked at.
+             * @description Ignored.
              * @default null
              */
             refresh_token_expiry_in_minutes: number | null;
         };
         /**
          * DebeziumRefresh
-         * @description What it sends when the time is over.
+         * @description What Debezium sends when the time is over.
          */
         DebeziumRefresh: {
             /**
              * Jwt Refresh Token
-             * @description From the answer before.
+             * @description From the previous answer.
              * @example sw_…
              */
             jwt_refresh_token: string;
             /**
              * Token Expiry In Minutes
-             * @description Not looked at.
+             * @description Ignored.
              * @default null
              */
             token_expiry_in_minutes: number | null;
             /**
              * Refresh Token Expiry In Minutes
-             * @description Not looked at.
+             * @description Ignored.
              * @default null
              */
             refresh_token_expiry_in_minutes: number | null;
@@ -5795,7 +5795,7 @@ export interface components {
         DesiredStateBody: {
             /**
              * State
-             * @description The desired state: `running`; `paused`: state kept at hand; `stopped`: resources released.
+             * @description The desired state: `running`; `paused`: its state stays loaded; `stopped`: its resources are released.
              * @enum {string}
              */
             state: "running" | "paused" | "stopped";
@@ -5820,11 +5820,11 @@ export interface components {
             detail: string;
             /**
              * Type
-             * @description Where the code is explained, relative to the service.
+             * @description URL of the explanation of the code, relative to the service.
              */
             type: string;
             /**
-             * @description Of a fault in a text of SQL; else it is not there.
+             * @description Place of a fault in an SQL text; absent for other faults.
              * @default null
              */
             place: components["schemas"]["PlaceBody"] | null;
@@ -5906,7 +5906,7 @@ export interface components {
         };
         /**
          * ForkBody
-         * @description The fork that is wanted.
+         * @description A fork to create.
          */
         ForkBody: {
             /**
@@ -5917,18 +5917,18 @@ export interface components {
             name: string;
             /**
              * Into
-             * @description Name of the relation that it writes; absent: what `definition` says, if that is not the original's, else the query's name.
+             * @description Name of the relation that it writes; absent: from `definition`, if that is not the original's, else the query's name.
              * @default null
              */
             into: string | null;
             /**
              * Definition
-             * @description The edited definition, as a PUT of the original takes it; its names may be left out. Absent: the original's.
+             * @description The edited definition, as in a PUT of the original; its names may be left out. Absent: the original's.
              */
             definition?: components["schemas"]["QueryDefinition"] | null;
             /**
              * Desired State
-             * @description Its desired state; absent: what `definition` says, else `running`.
+             * @description Its desired state; absent: from `definition`, else `running`.
              * @default null
              */
             desired_state: ("running" | "paused" | "stopped") | null;
@@ -6356,7 +6356,7 @@ export interface components {
         };
         /**
          * LateRecordFilter
-         * @description Which late records: those that fit every part that is given; without a part all.
+         * @description A filter of late records: they match every field that is set; without a field all match.
          */
         LateRecordFilter: {
             /**
@@ -6368,7 +6368,7 @@ export interface components {
             reason: string | null;
             /**
              * Input
-             * @description Only those that this operator judged.
+             * @description Only records of this operator.
              * @default null
              */
             input: string | null;
@@ -6454,12 +6454,12 @@ export interface components {
         };
         /**
          * LookupBody
-         * @description Which keys to look up.
+         * @description The keys to look up.
          */
         LookupBody: {
             /**
              * Keys
-             * @description Objects with every key column; bare values where the key is one column.
+             * @description Objects with every key column; for a key of one column, also bare values.
              */
             keys: unknown[];
         };
@@ -6489,7 +6489,7 @@ export interface components {
         };
         /**
          * PlaceBody
-         * @description A place in a text of SQL.
+         * @description A place in an SQL text.
          */
         PlaceBody: {
             /**
@@ -6506,7 +6506,7 @@ export interface components {
             column: number;
             /**
              * Excerpt
-             * @description The line, and below it marks under what does not fit.
+             * @description The line, and marks below the part in error.
              * @example SELEKT 1
              *     ^^^^^^
              */
@@ -6578,13 +6578,13 @@ export interface components {
         ProblemBody: {
             /**
              * Type
-             * @description Where the code is explained, relative to the service.
+             * @description URL of the explanation of the code, relative to the service.
              * @example /v1/errors/query_not_found
              */
             type: string;
             /**
              * Title
-             * @description What the status means here.
+             * @description Meaning of the status.
              */
             title: string;
             /**
@@ -6600,7 +6600,7 @@ export interface components {
             detail: string;
             /**
              * Cure
-             * @description What helps against this code in general.
+             * @description General cure for this code.
              * @example `GET /v1/queries` lists them.
              */
             cure: string;
@@ -6609,7 +6609,7 @@ export interface components {
              * @description Path of the request.
              */
             instance: string;
-            /** @description Stable snake_case code: the part a program looks at. */
+            /** @description Stable snake_case code, for programs. */
             code: components["schemas"]["ErrorCode"];
             /**
              * Retryable
@@ -6623,12 +6623,12 @@ export interface components {
             request_id: string;
             /**
              * Errors
-             * @description One entry per fault; empty where there is but one.
+             * @description One entry per fault; empty if there is only one.
              */
             errors: components["schemas"]["FaultBody"][];
             /**
              * Statements
-             * @description Of a script with several statements: what became of each. Else it is not there.
+             * @description For a script with several statements: the state of each. Otherwise absent.
              * @default null
              */
             statements: components["schemas"]["StatementState"][] | null;
@@ -6794,7 +6794,7 @@ export interface components {
         };
         /**
          * ReplayBody
-         * @description Which late records go through the query again: by id, or all that a filter finds. The filter `{}` finds all.
+         * @description The late records to replay: by id, or by a filter. The filter `{}` matches all.
          */
         ReplayBody: {
             /**
@@ -6808,13 +6808,13 @@ export interface components {
              */
             ids: number[] | null;
             /**
-             * @description Instead of `ids`: which late records. `{}`: all.
+             * @description Instead of `ids`: a filter. `{}`: all.
              * @default null
              */
             filter: components["schemas"]["LateRecordFilter"] | null;
             /**
              * Again
-             * @description Also those that were replayed before.
+             * @description Include records that were replayed before.
              * @default false
              */
             again: boolean;
@@ -6833,7 +6833,7 @@ export interface components {
         };
         /**
          * RewindBody
-         * @description The commit that is wanted back.
+         * @description A commit to return to.
          */
         RewindBody: {
             /**
@@ -6844,12 +6844,12 @@ export interface components {
             batch_id: number;
             /**
              * Definition
-             * @description The edited definition, as a PUT takes it, under which the query goes on from there; absent: the one in force.
+             * @description The edited definition, as in a PUT, with which the query continues from there; absent: the stored one.
              */
             definition?: components["schemas"]["QueryDefinition"] | null;
             /**
              * Desired State
-             * @description Its desired state; absent: what `definition` says, else what it is now.
+             * @description Its desired state; absent: from `definition`, else the present one.
              * @default null
              */
             desired_state: ("running" | "paused" | "stopped") | null;
@@ -7029,7 +7029,7 @@ export interface components {
         };
         /**
          * StatementState
-         * @description What became of one statement of a script that failed half-way.
+         * @description The state of one statement of a script that failed half-way.
          */
         StatementState: {
             /**
@@ -7040,26 +7040,26 @@ export interface components {
             statement: string;
             /**
              * Line
-             * @description Where it begins in the script, counted from 1.
+             * @description Its first line in the script, counted from 1.
              * @example 1
              */
             line: number;
             /**
              * State
-             * @description `done`: it is carried out, and stays so; `failed`: `errors` says why; `not_tried`: it stands behind that one.
+             * @description `done`: it was executed, and stays so; `failed`: `errors` says why; `not_tried`: it comes after the failed one.
              * @enum {string}
              */
             state: "done" | "failed" | "not_tried";
             /**
              * Message
-             * @description Of one that is done: what was done, in a sentence.
+             * @description For `done`: what was done, in a sentence.
              * @default null
              */
             message: string | null;
         };
         /**
          * StatementsBody
-         * @description Statements of SQL, and what they are read with.
+         * @description SQL statements, and values for them.
          */
         StatementsBody: {
             /**
@@ -7078,7 +7078,7 @@ export interface components {
             };
             /**
              * Properties
-             * @description What SET would say before the first statement.
+             * @description Properties as if set by SET before the first statement.
              * @default {}
              * @example {
              *       "auto.offset.reset": "earliest"
@@ -7089,7 +7089,7 @@ export interface components {
             };
             /**
              * Variables
-             * @description What DEFINE would say before the first statement: values of `${name}`.
+             * @description Variables as if set by DEFINE before the first statement: values of `${name}`.
              * @default {}
              */
             variables: {
@@ -7529,7 +7529,7 @@ export interface operations {
     get_rows_of_key: {
         parameters: {
             query?: {
-                /** @description Rows as they were at this event time, inclusive; of a versioned table. RFC 3339, or milliseconds since 1970. */
+                /** @description Rows as of this event time, inclusive; for a versioned table. RFC 3339, or milliseconds since 1970. */
                 as_of?: string | null;
                 /** @description The same as milliseconds since 1970. */
                 as_of_ms?: number | null;
@@ -7537,31 +7537,31 @@ export interface operations {
                 min_position?: string | null;
                 /** @description Seconds to wait for `min_position` at most (30); then 504. */
                 timeout?: number | null;
-                /** @description Answer 503 `too_stale` where the last commit is older than this duration, unless the query runs and has read everything there is in its log feeds. */
+                /** @description Answer 503 `too_stale` if the last commit is older than this duration, unless the query runs and has read all records in its log feeds. */
                 max_staleness?: string | null;
-                /** @description How bigint and decimal values are written in JSON: many clients lose digits of numbers beyond 2^53. */
+                /** @description Form of bigint and decimal values in JSON: many clients lose digits of numbers beyond 2^53. */
                 bigints?: "number" | "string";
-                /** @description Versions instead of rows: those valid at or after this event time. RFC 3339, or milliseconds since 1970. */
+                /** @description Versions instead of rows: valid at or after this event time. RFC 3339, or milliseconds since 1970. */
                 from?: string | null;
-                /** @description Versions instead of rows: those valid at or before this event time. RFC 3339, or milliseconds since 1970. */
+                /** @description Versions instead of rows: valid at or before this event time. RFC 3339, or milliseconds since 1970. */
                 to?: string | null;
-                /** @description By key; of one key's versions by event time. */
+                /** @description By key; versions of one key by event time. */
                 order?: "asc" | "desc";
-                /** @description Which windows: those whose row can no longer change, those that are open, or both. Default: `final` of a table suppressed until its windows close, else `any`. */
+                /** @description Windows by state: `final`: the row can no longer change, `open`: it can, or both. Default: `final` for a table suppressed until its windows close, otherwise `any`. */
                 state?: ("final" | "open" | "any") | null;
-                /** @description Least start of a window, inclusive. RFC 3339, or milliseconds since 1970. */
+                /** @description Lower bound of a window's start, inclusive. RFC 3339, or milliseconds since 1970. */
                 window_from?: string | null;
-                /** @description Greatest start of a window, exclusive. RFC 3339, or milliseconds since 1970. */
+                /** @description Upper bound of a window's start, exclusive. RFC 3339, or milliseconds since 1970. */
                 window_to?: string | null;
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before, with the same filters and order; absent for the first page. Read on as long as `next` is not null. */
+                /** @description `next` of the previous page, with the same filters and order; absent for the first page. Continue while `next` is not null. */
                 cursor?: string | null;
                 /** @description Conditions on columns of the key: each member is a parameter of its own, such as `key.origin=JFK`. */
                 key_conditions?: {
                     [key: string]: string;
                 };
-                /** @description Conditions on any columns; behind a column may stand .eq .ne .gt .ge .lt .le .in .null: each member is a parameter of its own, such as `where.origin=JFK`. */
+                /** @description Conditions on any columns; an operator may follow a column: .eq .ne .gt .ge .lt .le .in .null: each member is a parameter of its own, such as `where.origin=JFK`. */
                 where_conditions?: {
                     [key: string]: string;
                 };
@@ -7630,7 +7630,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/tables/weather/rows/JFK",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -7745,7 +7745,7 @@ export interface operations {
                      *       "title": "Gone",
                      *       "status": 410,
                      *       "detail": "records before 9000 were removed by the retention; the oldest is 9000",
-                     *       "cure": "Go on with the oldest offset, which the detail names.",
+                     *       "cure": "Continue with the oldest offset, which the detail names.",
                      *       "instance": "/v1/tables/weather/rows/JFK",
                      *       "code": "offset_expired",
                      *       "retryable": false,
@@ -7867,7 +7867,7 @@ export interface operations {
                      *       "title": "Not reached in time",
                      *       "status": 504,
                      *       "detail": "after 30 s the table includes {\"log:departures\":{\"0\":17}}, not yet what was asked for",
-                     *       "cure": "Ask again, or wait longer.",
+                     *       "cure": "Try again, or wait longer.",
                      *       "instance": "/v1/tables/weather/rows/JFK",
                      *       "code": "position_not_reached",
                      *       "retryable": true,
@@ -7884,7 +7884,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 304 where the version is still this one. A version counts what users write; state and positions are facts, and change without it. */
+                /** @description 304 if the version is still this one. A version counts writes of users; state and positions are facts, and change without it. */
                 "If-None-Match"?: string | null;
             };
             path: {
@@ -7990,7 +7990,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/streams/departures",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -8128,7 +8128,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/streams/departures",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -8144,13 +8144,13 @@ export interface operations {
     put_stream: {
         parameters: {
             query?: {
-                /** @description Only say what it would do: nothing stays. What lies outside (brokers, directories) is asked, as it would be. */
+                /** @description Only show the result: nothing is stored. External systems (brokers, directories) are read as in a real request. */
                 validate?: boolean;
             };
             header?: {
-                /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
+                /** @description Only if the stored version is this one (the ETag of an earlier answer); otherwise 412. */
                 "If-Match"?: string | null;
-                /** @description `*`: only create, never replace; else 412. */
+                /** @description `*`: only create, never replace; otherwise 412. */
                 "If-None-Match"?: string | null;
             };
             path: {
@@ -8165,7 +8165,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there; now as asked for. */
+            /** @description It existed; it has this definition now. */
             200: {
                 headers: {
                     /** @description The version. */
@@ -8331,7 +8331,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/streams/departures",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -8446,7 +8446,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/streams/departures",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -8469,7 +8469,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/streams/departures",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -8562,7 +8562,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
+                /** @description Only if the stored version is this one (the ETag of an earlier answer); otherwise 412. */
                 "If-Match"?: string | null;
             };
             path: {
@@ -8592,7 +8592,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/streams/departures",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -8769,9 +8769,9 @@ export interface operations {
     get_streams: {
         parameters: {
             query?: {
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` where its items are large together. */
+                /** @description `next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends before `limit`. */
                 cursor?: string | null;
             };
             header?: never;
@@ -8869,7 +8869,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/streams",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -8984,7 +8984,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/streams",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -9001,7 +9001,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 304 where the version is still this one. A version counts what users write; state and positions are facts, and change without it. */
+                /** @description 304 if the version is still this one. A version counts writes of users; state and positions are facts, and change without it. */
                 "If-None-Match"?: string | null;
             };
             path: {
@@ -9110,7 +9110,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/tables/weather",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -9248,7 +9248,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/tables/weather",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -9264,13 +9264,13 @@ export interface operations {
     put_table: {
         parameters: {
             query?: {
-                /** @description Only say what it would do: nothing stays. What lies outside (brokers, directories) is asked, as it would be. */
+                /** @description Only show the result: nothing is stored. External systems (brokers, directories) are read as in a real request. */
                 validate?: boolean;
             };
             header?: {
-                /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
+                /** @description Only if the stored version is this one (the ETag of an earlier answer); otherwise 412. */
                 "If-Match"?: string | null;
-                /** @description `*`: only create, never replace; else 412. */
+                /** @description `*`: only create, never replace; otherwise 412. */
                 "If-None-Match"?: string | null;
             };
             path: {
@@ -9285,7 +9285,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there; now as asked for. */
+            /** @description It existed; it has this definition now. */
             200: {
                 headers: {
                     /** @description The version. */
@@ -9457,7 +9457,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/tables/weather",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -9572,7 +9572,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/tables/weather",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -9595,7 +9595,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/tables/weather",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -9688,7 +9688,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
+                /** @description Only if the stored version is this one (the ETag of an earlier answer); otherwise 412. */
                 "If-Match"?: string | null;
             };
             path: {
@@ -9718,7 +9718,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/tables/weather",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -9895,9 +9895,9 @@ export interface operations {
     get_tables: {
         parameters: {
             query?: {
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` where its items are large together. */
+                /** @description `next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends before `limit`. */
                 cursor?: string | null;
             };
             header?: never;
@@ -9998,7 +9998,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/tables",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -10113,7 +10113,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/tables",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -10129,15 +10129,15 @@ export interface operations {
     get_records: {
         parameters: {
             query?: {
-                /** @description Which partition; each is read on its own. Absent: partition 0 of a source alone (the answer's `partition_count` says how many there are); a derived stream as a whole, in the order in which its query emitted the records, and offsets count over all of its partitions. */
+                /** @description Partition; each is read separately. Absent: for a source, partition 0 alone (`partition_count` of the answer is the number of partitions); for a derived stream, all records in the order in which its query emitted them, and offsets count over all of its partitions. */
                 partition?: number | null;
-                /** @description First offset; absent: the oldest there is. */
+                /** @description First offset; absent: the oldest one. */
                 offset?: number | null;
-                /** @description Read one of the answer's `parts`: what a query has appended to this stream, with the columns and the event times that they have here. Offsets are the part's. Absent: the stream's own log. */
+                /** @description Read one of the answer's `parts`: results that a query appended to this stream, with the columns and the event times of this stream. Offsets are the part's. Absent: the stream's own log. */
                 part?: string | null;
-                /** @description How bigint and decimal values are written: many clients lose digits of numbers beyond 2^53. */
+                /** @description Form of bigint and decimal values: many clients lose digits of numbers beyond 2^53. */
                 bigints?: "number" | "string";
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
             };
             header?: never;
@@ -10204,7 +10204,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/streams/departures/records",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -10319,7 +10319,7 @@ export interface operations {
                      *       "title": "Gone",
                      *       "status": 410,
                      *       "detail": "records before 9000 were removed by the retention; the oldest is 9000",
-                     *       "cure": "Go on with the oldest offset, which the detail names.",
+                     *       "cure": "Continue with the oldest offset, which the detail names.",
                      *       "instance": "/v1/streams/departures/records",
                      *       "code": "offset_expired",
                      *       "retryable": false,
@@ -10411,7 +10411,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/streams/departures/records",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -10427,29 +10427,29 @@ export interface operations {
     post_stream_records: {
         parameters: {
             query?: {
-                /** @description How the body is written, one of `json`, `json_lenient`, `avro`, `protobuf`, `delimited`, `string`, `bytes`, `kafka`, `debezium`; absent: as its media type says, strictly. `json`, `json_lenient` (as ksqlDB reads) and `debezium` (change events, to tables): an array, one value, or lines (`application/x-ndjson`). `avro`: an object container file (codecs null and deflate). `protobuf`: messages behind their lengths, as writeDelimitedTo writes them; their schema is the newest of `subject`. `delimited` and `string`: lines. `bytes` and `kafka` (numbers as Kafka's serialisers write them): the body is one record. With `registry` the body is one payload as in a topic, behind its schema's number. Fields that are not declared are left out. */
+                /** @description Format of the body, one of `json`, `json_lenient`, `avro`, `protobuf`, `delimited`, `string`, `bytes`, `kafka`, `debezium`; absent: its media type gives the format, strictly. `json`, `json_lenient` (as ksqlDB reads) and `debezium` (change events, to tables): an array, one value, or lines (`application/x-ndjson`). `avro`: an object container file (codecs null and deflate). `protobuf`: messages with their lengths before them, as writeDelimitedTo writes; their schema is the newest of `subject`. `delimited` and `string`: lines. `bytes` and `kafka` (as Kafka's serialisers write numbers): the body is one record. With `registry` the body is one payload as in a topic, after the id of its schema. Undeclared fields are left out. */
                 format?: string | null;
-                /** @description Of json, json_lenient, avro, protobuf and debezium: the connection of a schema registry. */
+                /** @description For json, json_lenient, avro, protobuf and debezium: the connection of a schema registry. */
                 registry?: string | null;
-                /** @description Of protobuf, with `registry`: whose newest schema the messages have. */
+                /** @description For protobuf, with `registry`: the subject whose newest schema the messages have. */
                 subject?: string | null;
-                /** @description Of protobuf, with `subject`: full name of the message; absent: the first. */
+                /** @description For protobuf, with `subject`: full name of the message; absent: the first. */
                 message?: string | null;
-                /** @description Of delimited: one character, TAB or SPACE; absent: a comma. */
+                /** @description For delimited: one character, TAB or SPACE; absent: a comma. */
                 delimiter?: string | null;
-                /** @description Of debezium: `json`, or `avro` with `registry`; absent: json. */
+                /** @description For debezium: `json`, or `avro` with `registry`; absent: json. */
                 encoding?: string | null;
-                /** @description Of debezium: what numbers in columns of time and timestamp count where an event brings no schema: `ms`, `us`, `ns`; absent: ms. */
+                /** @description For debezium: the unit of numbers in columns of time and timestamp where an event has no schema: `ms`, `us`, `ns`; absent: ms. */
                 time_unit?: string | null;
-                /** @description Of debezium: what texts in decimal columns are where an event brings no schema: `bytes` (decimal.handling.mode=precise) or `text` (string); absent: such an event is refused. */
+                /** @description For debezium: the meaning of texts in decimal columns where an event has no schema: `bytes` (decimal.handling.mode=precise) or `text` (string); absent: such an event is rejected. */
                 decimals?: string | null;
-                /** @description Of debezium: columns that changes may lack, with commas: they were dropped in the database, and are null from then on. Without it, a change without a column that earlier changes had is refused (`column_gone`). */
+                /** @description For debezium: columns that changes may lack, separated by commas. They were dropped in the database, and are null from then on. Without it, a change without a column that earlier changes had is rejected (`column_gone`). */
                 absent?: string | null;
-                /** @description Of debezium: which tables of the database the rows are of, with their schemas and commas between (`public.orders`); absent: that of the first change. Changes of others are refused (`other_table`). */
+                /** @description For debezium: the tables of the database that the rows are of, with their schemas, separated by commas (`public.orders`); absent: the table of the first change. Changes of other tables are rejected (`other_table`). */
                 source_table?: string | null;
             };
             header?: {
-                /** @description Makes a retry safe for 24 hours: the same key with the same body gets the first answer and does nothing. */
+                /** @description Makes a retry safe for 24 hours: the same key with the same body gets the first answer and changes nothing. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -10470,7 +10470,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Appended, as far as they were accepted. */
+            /** @description The accepted records are appended. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10520,7 +10520,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/streams/departures/records",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -10635,7 +10635,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/streams/departures/records",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -10658,7 +10658,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/streams/departures/records",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -10773,29 +10773,29 @@ export interface operations {
     post_table_records: {
         parameters: {
             query?: {
-                /** @description How the body is written, one of `json`, `json_lenient`, `avro`, `protobuf`, `delimited`, `string`, `bytes`, `kafka`, `debezium`; absent: as its media type says, strictly. `json`, `json_lenient` (as ksqlDB reads) and `debezium` (change events, to tables): an array, one value, or lines (`application/x-ndjson`). `avro`: an object container file (codecs null and deflate). `protobuf`: messages behind their lengths, as writeDelimitedTo writes them; their schema is the newest of `subject`. `delimited` and `string`: lines. `bytes` and `kafka` (numbers as Kafka's serialisers write them): the body is one record. With `registry` the body is one payload as in a topic, behind its schema's number. Fields that are not declared are left out. */
+                /** @description Format of the body, one of `json`, `json_lenient`, `avro`, `protobuf`, `delimited`, `string`, `bytes`, `kafka`, `debezium`; absent: its media type gives the format, strictly. `json`, `json_lenient` (as ksqlDB reads) and `debezium` (change events, to tables): an array, one value, or lines (`application/x-ndjson`). `avro`: an object container file (codecs null and deflate). `protobuf`: messages with their lengths before them, as writeDelimitedTo writes; their schema is the newest of `subject`. `delimited` and `string`: lines. `bytes` and `kafka` (as Kafka's serialisers write numbers): the body is one record. With `registry` the body is one payload as in a topic, after the id of its schema. Undeclared fields are left out. */
                 format?: string | null;
-                /** @description Of json, json_lenient, avro, protobuf and debezium: the connection of a schema registry. */
+                /** @description For json, json_lenient, avro, protobuf and debezium: the connection of a schema registry. */
                 registry?: string | null;
-                /** @description Of protobuf, with `registry`: whose newest schema the messages have. */
+                /** @description For protobuf, with `registry`: the subject whose newest schema the messages have. */
                 subject?: string | null;
-                /** @description Of protobuf, with `subject`: full name of the message; absent: the first. */
+                /** @description For protobuf, with `subject`: full name of the message; absent: the first. */
                 message?: string | null;
-                /** @description Of delimited: one character, TAB or SPACE; absent: a comma. */
+                /** @description For delimited: one character, TAB or SPACE; absent: a comma. */
                 delimiter?: string | null;
-                /** @description Of debezium: `json`, or `avro` with `registry`; absent: json. */
+                /** @description For debezium: `json`, or `avro` with `registry`; absent: json. */
                 encoding?: string | null;
-                /** @description Of debezium: what numbers in columns of time and timestamp count where an event brings no schema: `ms`, `us`, `ns`; absent: ms. */
+                /** @description For debezium: the unit of numbers in columns of time and timestamp where an event has no schema: `ms`, `us`, `ns`; absent: ms. */
                 time_unit?: string | null;
-                /** @description Of debezium: what texts in decimal columns are where an event brings no schema: `bytes` (decimal.handling.mode=precise) or `text` (string); absent: such an event is refused. */
+                /** @description For debezium: the meaning of texts in decimal columns where an event has no schema: `bytes` (decimal.handling.mode=precise) or `text` (string); absent: such an event is rejected. */
                 decimals?: string | null;
-                /** @description Of debezium: columns that changes may lack, with commas: they were dropped in the database, and are null from then on. Without it, a change without a column that earlier changes had is refused (`column_gone`). */
+                /** @description For debezium: columns that changes may lack, separated by commas. They were dropped in the database, and are null from then on. Without it, a change without a column that earlier changes had is rejected (`column_gone`). */
                 absent?: string | null;
-                /** @description Of debezium: which tables of the database the rows are of, with their schemas and commas between (`public.orders`); absent: that of the first change. Changes of others are refused (`other_table`). */
+                /** @description For debezium: the tables of the database that the rows are of, with their schemas, separated by commas (`public.orders`); absent: the table of the first change. Changes of other tables are rejected (`other_table`). */
                 source_table?: string | null;
             };
             header?: {
-                /** @description Makes a retry safe for 24 hours: the same key with the same body gets the first answer and does nothing. */
+                /** @description Makes a retry safe for 24 hours: the same key with the same body gets the first answer and changes nothing. */
                 "Idempotency-Key"?: string | null;
             };
             path: {
@@ -10816,7 +10816,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Appended, as far as they were accepted. */
+            /** @description The accepted records are appended. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10866,7 +10866,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/tables/weather/records",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -10981,7 +10981,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/tables/weather/records",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -11004,7 +11004,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/tables/weather/records",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -11158,7 +11158,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/debezium/auth/authenticate",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -11204,7 +11204,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/debezium/auth/authenticate",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -11227,7 +11227,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/debezium/auth/authenticate",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -11358,7 +11358,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/debezium/auth/refreshToken",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -11404,7 +11404,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/debezium/auth/refreshToken",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -11427,7 +11427,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/debezium/auth/refreshToken",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -11519,7 +11519,7 @@ export interface operations {
     get_rows: {
         parameters: {
             query?: {
-                /** @description Rows as they were at this event time, inclusive; of a versioned table. RFC 3339, or milliseconds since 1970. */
+                /** @description Rows as of this event time, inclusive; for a versioned table. RFC 3339, or milliseconds since 1970. */
                 as_of?: string | null;
                 /** @description The same as milliseconds since 1970. */
                 as_of_ms?: number | null;
@@ -11527,31 +11527,31 @@ export interface operations {
                 min_position?: string | null;
                 /** @description Seconds to wait for `min_position` at most (30); then 504. */
                 timeout?: number | null;
-                /** @description Answer 503 `too_stale` where the last commit is older than this duration, unless the query runs and has read everything there is in its log feeds. */
+                /** @description Answer 503 `too_stale` if the last commit is older than this duration, unless the query runs and has read all records in its log feeds. */
                 max_staleness?: string | null;
-                /** @description How bigint and decimal values are written in JSON: many clients lose digits of numbers beyond 2^53. */
+                /** @description Form of bigint and decimal values in JSON: many clients lose digits of numbers beyond 2^53. */
                 bigints?: "number" | "string";
-                /** @description Versions instead of rows: those valid at or after this event time. RFC 3339, or milliseconds since 1970. */
+                /** @description Versions instead of rows: valid at or after this event time. RFC 3339, or milliseconds since 1970. */
                 from?: string | null;
-                /** @description Versions instead of rows: those valid at or before this event time. RFC 3339, or milliseconds since 1970. */
+                /** @description Versions instead of rows: valid at or before this event time. RFC 3339, or milliseconds since 1970. */
                 to?: string | null;
-                /** @description By key; of one key's versions by event time. */
+                /** @description By key; versions of one key by event time. */
                 order?: "asc" | "desc";
-                /** @description Which windows: those whose row can no longer change, those that are open, or both. Default: `final` of a table suppressed until its windows close, else `any`. */
+                /** @description Windows by state: `final`: the row can no longer change, `open`: it can, or both. Default: `final` for a table suppressed until its windows close, otherwise `any`. */
                 state?: ("final" | "open" | "any") | null;
-                /** @description Least start of a window, inclusive. RFC 3339, or milliseconds since 1970. */
+                /** @description Lower bound of a window's start, inclusive. RFC 3339, or milliseconds since 1970. */
                 window_from?: string | null;
-                /** @description Greatest start of a window, exclusive. RFC 3339, or milliseconds since 1970. */
+                /** @description Upper bound of a window's start, exclusive. RFC 3339, or milliseconds since 1970. */
                 window_to?: string | null;
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before, with the same filters and order; absent for the first page. Read on as long as `next` is not null. */
+                /** @description `next` of the previous page, with the same filters and order; absent for the first page. Continue while `next` is not null. */
                 cursor?: string | null;
                 /** @description Conditions on columns of the key: each member is a parameter of its own, such as `key.origin=JFK`. */
                 key_conditions?: {
                     [key: string]: string;
                 };
-                /** @description Conditions on any columns; behind a column may stand .eq .ne .gt .ge .lt .le .in .null: each member is a parameter of its own, such as `where.origin=JFK`. */
+                /** @description Conditions on any columns; an operator may follow a column: .eq .ne .gt .ge .lt .le .in .null: each member is a parameter of its own, such as `where.origin=JFK`. */
                 where_conditions?: {
                     [key: string]: string;
                 };
@@ -11618,7 +11618,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/tables/weather/rows",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -11733,7 +11733,7 @@ export interface operations {
                      *       "title": "Gone",
                      *       "status": 410,
                      *       "detail": "records before 9000 were removed by the retention; the oldest is 9000",
-                     *       "cure": "Go on with the oldest offset, which the detail names.",
+                     *       "cure": "Continue with the oldest offset, which the detail names.",
                      *       "instance": "/v1/tables/weather/rows",
                      *       "code": "offset_expired",
                      *       "retryable": false,
@@ -11855,7 +11855,7 @@ export interface operations {
                      *       "title": "Not reached in time",
                      *       "status": 504,
                      *       "detail": "after 30 s the table includes {\"log:departures\":{\"0\":17}}, not yet what was asked for",
-                     *       "cure": "Ask again, or wait longer.",
+                     *       "cure": "Try again, or wait longer.",
                      *       "instance": "/v1/tables/weather/rows",
                      *       "code": "position_not_reached",
                      *       "retryable": true,
@@ -11871,7 +11871,7 @@ export interface operations {
     post_lookup: {
         parameters: {
             query?: {
-                /** @description Rows as they were at this event time, inclusive; of a versioned table. RFC 3339, or milliseconds since 1970. */
+                /** @description Rows as of this event time, inclusive; for a versioned table. RFC 3339, or milliseconds since 1970. */
                 as_of?: string | null;
                 /** @description The same as milliseconds since 1970. */
                 as_of_ms?: number | null;
@@ -11879,9 +11879,9 @@ export interface operations {
                 min_position?: string | null;
                 /** @description Seconds to wait for `min_position` at most (30); then 504. */
                 timeout?: number | null;
-                /** @description Answer 503 `too_stale` where the last commit is older than this duration, unless the query runs and has read everything there is in its log feeds. */
+                /** @description Answer 503 `too_stale` if the last commit is older than this duration, unless the query runs and has read all records in its log feeds. */
                 max_staleness?: string | null;
-                /** @description How bigint and decimal values are written in JSON: many clients lose digits of numbers beyond 2^53. */
+                /** @description Form of bigint and decimal values in JSON: many clients lose digits of numbers beyond 2^53. */
                 bigints?: "number" | "string";
             };
             header?: never;
@@ -11897,7 +11897,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description One result for each key, in their order. */
+            /** @description One result for each key, in order. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11949,7 +11949,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/tables/weather/rows:lookup",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -12064,7 +12064,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/tables/weather/rows:lookup",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -12087,7 +12087,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/tables/weather/rows:lookup",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -12209,7 +12209,7 @@ export interface operations {
                      *       "title": "Not reached in time",
                      *       "status": 504,
                      *       "detail": "after 30 s the table includes {\"log:departures\":{\"0\":17}}, not yet what was asked for",
-                     *       "cure": "Ask again, or wait longer.",
+                     *       "cure": "Try again, or wait longer.",
                      *       "instance": "/v1/tables/weather/rows:lookup",
                      *       "code": "position_not_reached",
                      *       "retryable": true,
@@ -12225,19 +12225,19 @@ export interface operations {
     get_stream_changes: {
         parameters: {
             query?: {
-                /** @description Where to begin without a cursor. `earliest` (default): what the log still holds. `latest`: what comes. */
+                /** @description Where to begin without a cursor. `earliest` (default): the oldest record in the log. `latest`: only new records. */
                 from?: ("earliest" | "latest") | null;
-                /** @description `next` of a page, or the id of an event: go on behind it. Not with `from`. */
+                /** @description `next` of a page, or the id of an event: continue behind it. Not with `from`. */
                 cursor?: string | null;
                 /** @description How bigint and decimal values are written: many clients lose digits of numbers beyond 2^53. */
                 bigints?: "number" | "string";
-                /** @description How many at most in a page; fewer where they are large. */
+                /** @description Changes in a page, at most; fewer if they are large. */
                 limit?: number;
                 /** @description Pages only: seconds to wait for the first change. */
                 wait?: number;
             };
             header?: {
-                /** @description Id of the last event, as a client sends it that comes back; goes before `cursor` and `from`. */
+                /** @description Id of the last event; clients send it when they reconnect. It overrides `cursor` and `from`. */
                 "Last-Event-ID"?: string | null;
             };
             path: {
@@ -12304,7 +12304,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/streams/departures/changes",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -12396,7 +12396,7 @@ export interface operations {
                      *       "title": "No acceptable form",
                      *       "status": 406,
                      *       "detail": "this path answers application/json and text/event-stream, not image/png",
-                     *       "cure": "Ask for one that the detail names.",
+                     *       "cure": "Use a type that the detail names.",
                      *       "instance": "/v1/streams/departures/changes",
                      *       "code": "not_acceptable",
                      *       "retryable": false,
@@ -12442,7 +12442,7 @@ export interface operations {
                      *       "title": "Gone",
                      *       "status": 410,
                      *       "detail": "records before 9000 were removed by the retention; the oldest is 9000",
-                     *       "cure": "Go on with the oldest offset, which the detail names.",
+                     *       "cure": "Continue with the oldest offset, which the detail names.",
                      *       "instance": "/v1/streams/departures/changes",
                      *       "code": "offset_expired",
                      *       "retryable": false,
@@ -12534,7 +12534,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/streams/departures/changes",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -12550,19 +12550,19 @@ export interface operations {
     get_table_changes: {
         parameters: {
             query?: {
-                /** @description Where to begin without a cursor. `snapshot`: the rows of now, then changes. `earliest` (default): what the log still holds. `latest`: what comes. */
+                /** @description Where to begin without a cursor. `snapshot`: the current rows, then changes. `earliest` (default): the oldest change in the log. `latest`: only new changes. */
                 from?: ("snapshot" | "earliest" | "latest") | null;
-                /** @description `next` of a page, or the id of an event: go on behind it. Not with `from`. */
+                /** @description `next` of a page, or the id of an event: continue behind it. Not with `from`. */
                 cursor?: string | null;
                 /** @description How bigint and decimal values are written: many clients lose digits of numbers beyond 2^53. */
                 bigints?: "number" | "string";
-                /** @description How many at most in a page; fewer where they are large. */
+                /** @description Changes in a page, at most; fewer if they are large. */
                 limit?: number;
                 /** @description Pages only: seconds to wait for the first change. */
                 wait?: number;
             };
             header?: {
-                /** @description Id of the last event, as a client sends it that comes back; goes before `cursor` and `from`. */
+                /** @description Id of the last event; clients send it when they reconnect. It overrides `cursor` and `from`. */
                 "Last-Event-ID"?: string | null;
             };
             path: {
@@ -12633,7 +12633,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/tables/weather/changes",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -12725,7 +12725,7 @@ export interface operations {
                      *       "title": "No acceptable form",
                      *       "status": 406,
                      *       "detail": "this path answers application/json and text/event-stream, not image/png",
-                     *       "cure": "Ask for one that the detail names.",
+                     *       "cure": "Use a type that the detail names.",
                      *       "instance": "/v1/tables/weather/changes",
                      *       "code": "not_acceptable",
                      *       "retryable": false,
@@ -12771,7 +12771,7 @@ export interface operations {
                      *       "title": "Gone",
                      *       "status": 410,
                      *       "detail": "records before 9000 were removed by the retention; the oldest is 9000",
-                     *       "cure": "Go on with the oldest offset, which the detail names.",
+                     *       "cure": "Continue with the oldest offset, which the detail names.",
                      *       "instance": "/v1/tables/weather/changes",
                      *       "code": "offset_expired",
                      *       "retryable": false,
@@ -12863,7 +12863,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/tables/weather/changes",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -12879,9 +12879,9 @@ export interface operations {
     get_queries: {
         parameters: {
             query?: {
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` where its items are large together. */
+                /** @description `next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends before `limit`. */
                 cursor?: string | null;
             };
             header?: never;
@@ -12981,7 +12981,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -13096,7 +13096,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/queries",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -13113,7 +13113,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Makes a retry safe for 24 hours: the same key with the same body gets the first answer and does nothing. */
+                /** @description Makes a retry safe for 24 hours: the same key with the same body gets the first answer and changes nothing. */
                 "Idempotency-Key"?: string | null;
             };
             path?: never;
@@ -13216,7 +13216,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -13308,7 +13308,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/queries",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -13331,7 +13331,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/queries",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -13424,7 +13424,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 304 where the version is still this one. A version counts what users write; state and positions are facts, and change without it. */
+                /** @description 304 if the version is still this one. A version counts writes of users; state and positions are facts, and change without it. */
                 "If-None-Match"?: string | null;
             };
             path: {
@@ -13534,7 +13534,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -13672,7 +13672,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/queries/delays",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -13688,19 +13688,19 @@ export interface operations {
     put_query: {
         parameters: {
             query?: {
-                /** @description Name of a fork of this query, in the place of a body: the query takes over the fork's definition, result, state and position under its own names, and the fork is gone. */
+                /** @description Name of a fork of this query, instead of a body: the query takes over the fork's definition, result, state and position under its own names, and the fork is deleted. */
                 from_fork?: string | null;
-                /** @description `discard`: where the stored state does not fit the edit, or the query has failed because its state, or records that it rests on, cannot be used, the query starts from scratch, at the definition's `start`. */
+                /** @description `discard`: if the stored state does not fit the edit, or the query has failed because its state, or records behind it, cannot be used, the query starts from scratch, at the definition's `start`. */
                 state?: "discard" | null;
-                /** @description With `state=discard`: start from scratch whatever the edit is, and read from here: `earliest`, `latest`, or an event time (RFC 3339). It becomes the definition's `start`. */
+                /** @description With `state=discard`: start from scratch whatever the edit is, and read from here: `earliest`, `latest`, or an event time (RFC 3339). It replaces the definition's `start`. */
                 from?: string | null;
-                /** @description `now`: what waits and is due under the new definition goes at the next launch, not with the next record. */
+                /** @description `now`: waiting records that are due under the new definition are emitted at the next launch, not with the next record. */
                 flush?: "now" | null;
             };
             header?: {
-                /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
+                /** @description Only if the stored version is this one (the ETag of an earlier answer); otherwise 412. */
                 "If-Match"?: string | null;
-                /** @description `*`: only create, never replace; else 412. */
+                /** @description `*`: only create, never replace; otherwise 412. */
                 "If-None-Match"?: string | null;
             };
             path: {
@@ -13715,7 +13715,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Replaced, or equal to what was there. */
+            /** @description Replaced, or equal to the stored one. */
             200: {
                 headers: {
                     /** @description The version. */
@@ -13883,7 +13883,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -14021,7 +14021,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/queries/delays",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -14044,7 +14044,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/queries/delays",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -14136,11 +14136,11 @@ export interface operations {
     delete_one_query: {
         parameters: {
             query?: {
-                /** @description `discard`: the relation it writes goes along; `keep`: it stays for reading until it is deleted. */
+                /** @description `discard`: delete the relation that it writes, too; `keep`: the relation stays for reading until it is deleted. */
                 state?: "keep" | "discard";
             };
             header?: {
-                /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
+                /** @description Only if the stored version is this one (the ETag of an earlier answer); otherwise 412. */
                 "If-Match"?: string | null;
             };
             path: {
@@ -14177,7 +14177,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -14355,7 +14355,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
+                /** @description Only if the stored version is this one (the ETag of an earlier answer); otherwise 412. */
                 "If-Match"?: string | null;
             };
             path: {
@@ -14370,7 +14370,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was the desired state already. */
+            /** @description The query already had this desired state. */
             200: {
                 headers: {
                     /** @description The version. */
@@ -14392,7 +14392,7 @@ export interface operations {
                     "application/json": components["schemas"]["AcceptedAnswer"];
                 };
             };
-            /** @description Noted; a driver will see to it. */
+            /** @description Stored; a driver will carry it out. */
             202: {
                 headers: {
                     /** @description The version. */
@@ -14426,7 +14426,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays/desired-state",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -14541,7 +14541,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/queries/delays/desired-state",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -14564,7 +14564,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/queries/delays/desired-state",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -14657,7 +14657,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
+                /** @description Only if the stored version is this one (the ETag of an earlier answer); otherwise 412. */
                 "If-Match"?: string | null;
             };
             path: {
@@ -14668,7 +14668,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Noted; a driver will see to it. */
+            /** @description Stored; a driver will carry it out. */
             202: {
                 headers: {
                     /** @description The version. */
@@ -14702,7 +14702,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays/restart",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -14880,9 +14880,9 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Makes a retry safe for 24 hours: the same key with the same body gets the first answer and does nothing. */
+                /** @description Makes a retry safe for 24 hours: the same key with the same body gets the first answer and changes nothing. */
                 "Idempotency-Key"?: string | null;
-                /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
+                /** @description Only if the stored version is this one (the ETag of an earlier answer); otherwise 412. */
                 "If-Match"?: string | null;
             };
             path: {
@@ -14897,7 +14897,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Made; a driver will start it. */
+            /** @description Created; a driver will start it. */
             201: {
                 headers: {
                     /** @description The version. */
@@ -14993,7 +14993,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays/fork",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -15131,7 +15131,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/queries/delays/fork",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -15154,7 +15154,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/queries/delays/fork",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -15255,7 +15255,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The retained commits, the newest first. */
+            /** @description The retained commits, newest first. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -15322,7 +15322,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays/restore-points",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -15460,7 +15460,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/queries/delays/restore-points",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -15476,13 +15476,13 @@ export interface operations {
     post_rewind: {
         parameters: {
             query?: {
-                /** @description Find out whether it can be done and what it would be, with the rows of the result, and change nothing. */
+                /** @description Check whether the rewind is possible, the rows of the result included, and show its result without a change. */
                 dry_run?: boolean;
             };
             header?: {
-                /** @description Makes a retry safe for 24 hours: the same key with the same body gets the first answer and does nothing. */
+                /** @description Makes a retry safe for 24 hours: the same key with the same body gets the first answer and changes nothing. */
                 "Idempotency-Key"?: string | null;
-                /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
+                /** @description Only if the stored version is this one (the ETag of an earlier answer); otherwise 412. */
                 "If-Match"?: string | null;
             };
             path: {
@@ -15497,7 +15497,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done; the query goes on from there with its next launch. */
+            /** @description Done; the query continues from there with its next launch. */
             200: {
                 headers: {
                     /** @description The version. */
@@ -15611,7 +15611,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays/rewind",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -15749,7 +15749,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/queries/delays/rewind",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -15772,7 +15772,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/queries/delays/rewind",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -15864,7 +15864,7 @@ export interface operations {
     post_statements: {
         parameters: {
             query?: {
-                /** @description Say what would happen, and do nothing. */
+                /** @description Return what would happen, and change nothing. */
                 validate?: boolean;
             };
             header?: never;
@@ -15879,7 +15879,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What became of each statement; of a SELECT with EMIT its rows as they come. */
+            /** @description The outcome of each statement; for a SELECT with EMIT, its rows as they come. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -15935,7 +15935,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/statements",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -16004,7 +16004,7 @@ export interface operations {
                      *       "title": "No acceptable form",
                      *       "status": 406,
                      *       "detail": "this path answers application/json and text/event-stream, not image/png",
-                     *       "cure": "Ask for one that the detail names.",
+                     *       "cure": "Use a type that the detail names.",
                      *       "instance": "/v1/statements",
                      *       "code": "not_acceptable",
                      *       "retryable": false,
@@ -16050,7 +16050,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/statements",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -16073,7 +16073,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/statements",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -16188,11 +16188,11 @@ export interface operations {
     get_status: {
         parameters: {
             query?: {
-                /** @description Answer when the query has this state for the definition in force, when it failed, or at the timeout. */
+                /** @description Answer when the query has this state with its current definition, when it has failed, or at the timeout. */
                 wait_for?: ("stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed") | null;
                 /** @description Seconds to wait at most. */
                 timeout?: number;
-                /** @description With the clock of each task, and what waits in it. */
+                /** @description Include the clock of each task, and what waits in it. */
                 tasks?: boolean;
             };
             header?: never;
@@ -16332,7 +16332,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays/status",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -16470,7 +16470,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/queries/delays/status",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -16488,7 +16488,7 @@ export interface operations {
             query?: {
                 /** @description How many queries at most. */
                 limit?: number;
-                /** @description `next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` where its items are large together. */
+                /** @description `next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends before `limit`. */
                 cursor?: string | null;
             };
             header?: never;
@@ -16569,7 +16569,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/overview",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -16707,7 +16707,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/overview",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -16723,13 +16723,13 @@ export interface operations {
     get_events: {
         parameters: {
             query?: {
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` where its items are large together. */
+                /** @description `next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends before `limit`. */
                 cursor?: string | null;
             };
             header?: {
-                /** @description The `id` of the last event, as a client sends it that comes back; goes before `cursor`. */
+                /** @description The `id` of the last event; clients send it when they reconnect. It overrides `cursor`. */
                 "Last-Event-ID"?: string | null;
             };
             path: {
@@ -16801,7 +16801,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays/events",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -16893,7 +16893,7 @@ export interface operations {
                      *       "title": "No acceptable form",
                      *       "status": 406,
                      *       "detail": "this path answers application/json and text/event-stream, not image/png",
-                     *       "cure": "Ask for one that the detail names.",
+                     *       "cure": "Use a type that the detail names.",
                      *       "instance": "/v1/queries/delays/events",
                      *       "code": "not_acceptable",
                      *       "retryable": false,
@@ -16985,7 +16985,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/queries/delays/events",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -17001,9 +17001,9 @@ export interface operations {
     get_runs: {
         parameters: {
             query?: {
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` where its items are large together. */
+                /** @description `next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends before `limit`. */
                 cursor?: string | null;
             };
             header?: never;
@@ -17053,7 +17053,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays/runs",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -17214,7 +17214,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/queries/delays/runs",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -17230,11 +17230,11 @@ export interface operations {
     get_stream_rejects: {
         parameters: {
             query?: {
-                /** @description Only those of this reason. */
+                /** @description Only rejects with this reason. */
                 reason?: string | null;
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` where its items are large together. */
+                /** @description `next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends before `limit`. */
                 cursor?: string | null;
             };
             header?: never;
@@ -17246,7 +17246,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Kept rejects, newest first. */
+            /** @description Stored rejects, newest first. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -17286,7 +17286,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/streams/departures/rejects",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -17447,7 +17447,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/streams/departures/rejects",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -17463,11 +17463,11 @@ export interface operations {
     get_table_rejects: {
         parameters: {
             query?: {
-                /** @description Only those of this reason. */
+                /** @description Only rejects with this reason. */
                 reason?: string | null;
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` where its items are large together. */
+                /** @description `next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends before `limit`. */
                 cursor?: string | null;
             };
             header?: never;
@@ -17479,7 +17479,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Kept rejects, newest first. */
+            /** @description Stored rejects, newest first. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -17519,7 +17519,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/tables/weather/rejects",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -17680,7 +17680,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/tables/weather/rejects",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -17791,7 +17791,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/streams/departures/lineage",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -17952,7 +17952,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/streams/departures/lineage",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -18063,7 +18063,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/tables/weather/lineage",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -18224,7 +18224,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/tables/weather/lineage",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -18336,7 +18336,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays/lateness",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -18497,7 +18497,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/queries/delays/lateness",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -18513,15 +18513,15 @@ export interface operations {
     get_explanation: {
         parameters: {
             query?: {
-                /** @description A value of the query's key, where that is one column; else `key.<column>=`. The answer's `key_columns` say which columns they are. */
+                /** @description A value of the query's key, if the key is one column; else use `key.<column>=`. The answer's `key_columns` lists the columns. */
                 key?: string | null;
                 /** @description The event time: RFC 3339, or milliseconds since 1970. */
                 at?: string | null;
-                /** @description With `offset`: the one record of the query's first input that is meant. */
+                /** @description With `offset`: place of one record of the query's first input. */
                 partition?: number | null;
                 /** @description See `partition`. */
                 offset?: number | null;
-                /** @description With `offset`, where queries append to the first input: the part that has the record, as `place.part` names it. Absent: the stream's own log. */
+                /** @description With `offset`, if queries append to the first input: the part that has the record, as in `place.part`. Absent: the stream's own log. */
                 part?: string | null;
                 /** @description Conditions on columns of the key: each member is a parameter of its own, such as `key.origin=JFK`. */
                 key_conditions?: {
@@ -18537,7 +18537,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The answer, and how it was found. */
+            /** @description The answer, and the steps to it. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -18636,7 +18636,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays/explain",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -18797,7 +18797,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/queries/delays/explain",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -18813,9 +18813,9 @@ export interface operations {
     get_late_records: {
         parameters: {
             query?: {
-                /** @description Only those of this reason. */
+                /** @description Only records with this reason. */
                 reason?: string | null;
-                /** @description Only those that this operator judged. */
+                /** @description Only records of this operator. */
                 input?: string | null;
                 /** @description First event time: RFC 3339, or milliseconds since 1970. */
                 from?: string | null;
@@ -18823,9 +18823,9 @@ export interface operations {
                 to?: string | null;
                 /** @description Newest first, or oldest first. */
                 order?: "desc" | "asc";
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` where its items are large together. */
+                /** @description `next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends before `limit`. */
                 cursor?: string | null;
                 /** @description Conditions on columns of the key: each member is a parameter of its own, such as `key.origin=JFK`. */
                 key_conditions?: {
@@ -18841,7 +18841,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Kept late records, and the counts of all. */
+            /** @description Stored late records, and the counts of all. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -18891,7 +18891,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays/late-records",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -19052,7 +19052,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/queries/delays/late-records",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -19081,7 +19081,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Noted; the query's next batch brings them. */
+            /** @description Recorded; the query's next batch includes the records. */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -19117,7 +19117,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/queries/delays/late-records/replay",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -19232,7 +19232,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/queries/delays/late-records/replay",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -19255,7 +19255,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/queries/delays/late-records/replay",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -19380,7 +19380,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What is wrong, or the plan; and the edit it would be. */
+            /** @description The faults, or the plan and the edit of the stored query. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -19486,7 +19486,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/validations",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -19555,7 +19555,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/validations",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -19578,7 +19578,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/validations",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -19647,7 +19647,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/validations",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -19780,7 +19780,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/comparisons",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -19849,7 +19849,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/comparisons",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -19872,7 +19872,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/comparisons",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -19994,7 +19994,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/comparisons",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -20016,7 +20016,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What expressions may be made of. */
+            /** @description Everything that expressions can use. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -20152,7 +20152,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/functions",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -20256,7 +20256,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/errors",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -20327,7 +20327,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What it means. */
+            /** @description The explanation. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -20347,7 +20347,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorItem"];
                 };
             };
-            /** @description Where the guide explains it, for who accepts `text/html`. */
+            /** @description The explanation in the guide, for clients that accept `text/html`. */
             303: {
                 headers: {
                     [name: string]: unknown;
@@ -20366,7 +20366,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/errors/query_not_found",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -20452,7 +20452,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 304 where the version is still this one. A version counts what users write; state and positions are facts, and change without it. */
+                /** @description 304 if the version is still this one. A version counts writes of users; state and positions are facts, and change without it. */
                 "If-None-Match"?: string | null;
             };
             path: {
@@ -20521,7 +20521,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/connections/orders-broker",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -20659,7 +20659,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/connections/orders-broker",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -20676,11 +20676,11 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Makes a retry safe for 24 hours: the same key with the same body gets the first answer and does nothing. */
+                /** @description Makes a retry safe for 24 hours: the same key with the same body gets the first answer and changes nothing. */
                 "Idempotency-Key"?: string | null;
-                /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
+                /** @description Only if the stored version is this one (the ETag of an earlier answer); otherwise 412. */
                 "If-Match"?: string | null;
-                /** @description `*`: only create, never replace; else 412. */
+                /** @description `*`: only create, never replace; otherwise 412. */
                 "If-None-Match"?: string | null;
             };
             path: {
@@ -20695,7 +20695,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It was there; now as asked for. */
+            /** @description It existed; it has this definition now. */
             200: {
                 headers: {
                     /** @description The version. */
@@ -20732,7 +20732,7 @@ export interface operations {
                     "application/json": components["schemas"]["ConnectionAnswer"];
                 };
             };
-            /** @description Made. */
+            /** @description Created. */
             201: {
                 headers: {
                     /** @description The version. */
@@ -20783,7 +20783,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/connections/orders-broker",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -20898,7 +20898,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/connections/orders-broker",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -20921,7 +20921,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/connections/orders-broker",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -21014,7 +21014,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Only if the stored version is this one (the ETag of an earlier answer); else 412. */
+                /** @description Only if the stored version is this one (the ETag of an earlier answer); otherwise 412. */
                 "If-Match"?: string | null;
             };
             path: {
@@ -21044,7 +21044,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/connections/orders-broker",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -21221,9 +21221,9 @@ export interface operations {
     get_connections: {
         parameters: {
             query?: {
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` where its items are large together. */
+                /** @description `next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends before `limit`. */
                 cursor?: string | null;
             };
             header?: never;
@@ -21284,7 +21284,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/connections",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -21399,7 +21399,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/connections",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -21424,7 +21424,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What it gave; also where nothing was reached. */
+            /** @description The result, also if nothing was reached. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21445,7 +21445,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/connections/orders-broker/check",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -21605,7 +21605,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Who asks. */
+            /** @description The caller. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21637,7 +21637,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/me",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -21745,9 +21745,9 @@ export interface operations {
     get_api_keys: {
         parameters: {
             query?: {
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` where its items are large together. */
+                /** @description `next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends before `limit`. */
                 cursor?: string | null;
             };
             header?: never;
@@ -21756,7 +21756,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Keys, revoked ones among them. */
+            /** @description Keys, with revoked ones. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21797,7 +21797,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/api-keys",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -21912,7 +21912,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/api-keys",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -21938,7 +21938,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Created; the key is shown this once. */
+            /** @description Created. The key is shown only now. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -21975,7 +21975,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/api-keys",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -22067,7 +22067,7 @@ export interface operations {
                      *       "title": "Body too large",
                      *       "status": 413,
                      *       "detail": "the body is over the limit of 67108864 bytes; send less at a time",
-                     *       "cure": "Send less at a time.",
+                     *       "cure": "Send smaller bodies.",
                      *       "instance": "/v1/api-keys",
                      *       "code": "body_too_large",
                      *       "retryable": false,
@@ -22090,7 +22090,7 @@ export interface operations {
                      *       "title": "Unsupported media type",
                      *       "status": 415,
                      *       "detail": "send application/json, application/x-ndjson or Arrow",
-                     *       "cure": "Send one that the detail names.",
+                     *       "cure": "Send a type that the detail names.",
                      *       "instance": "/v1/api-keys",
                      *       "code": "unsupported_media_type",
                      *       "retryable": false,
@@ -22210,7 +22210,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/api-keys/dashboard",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -22341,19 +22341,19 @@ export interface operations {
     get_audit: {
         parameters: {
             query?: {
-                /** @description Only entries about what has this name. */
+                /** @description Only entries about the resource of this name. */
                 resource?: string | null;
-                /** @description Only what this one did. */
+                /** @description Only entries of this actor. */
                 actor?: string | null;
-                /** @description Only what was done, or what was refused. */
+                /** @description Only entries with this outcome. */
                 outcome?: ("done" | "refused") | null;
                 /** @description RFC 3339, or milliseconds since 1970. */
                 since?: string | null;
                 /** @description RFC 3339, or milliseconds since 1970. */
                 until?: string | null;
-                /** @description How many at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
+                /** @description Items in a page, at most. A page of large items has fewer (16 MiB, `SLACKWATER_LIMITS__PAGE_BYTES`). */
                 limit?: number;
-                /** @description `next` of the page before; absent for the first page. Read on as long as `next` is not null: a page ends before `limit` where its items are large together. */
+                /** @description `next` of the previous page; absent for the first page. Continue while `next` is not null: a page of large items ends before `limit`. */
                 cursor?: string | null;
             };
             header?: never;
@@ -22414,7 +22414,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/audit",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -22552,7 +22552,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/audit",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -22629,7 +22629,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/drivers",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -22744,7 +22744,7 @@ export interface operations {
                      *       "title": "Not finished in time",
                      *       "status": 504,
                      *       "detail": "/v1/streams/departures/records: the database did not finish within 10000 ms. Ask for less: a narrower time, fewer with `limit`; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",
-                     *       "cure": "Ask by key, or with a condition that an index helps.",
+                     *       "cure": "Read by key, or with a condition that an index supports.",
                      *       "instance": "/v1/drivers",
                      *       "code": "read_too_expensive",
                      *       "retryable": false,
@@ -22799,7 +22799,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/settings",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -22939,7 +22939,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/healthz",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -23001,7 +23001,7 @@ export interface operations {
     readyz: {
         parameters: {
             query?: {
-                /** @description What it is to be ready for: `reads` leaves the driver out, for results can be read without one; `driver` needs that the driver of this very service takes queries. */
+                /** @description Purpose of the probe: `reads` ignores the driver, because results can be read without one; `driver` requires that the driver of this very service takes queries. */
                 for?: "all" | "reads" | "driver";
             };
             header?: never;
@@ -23041,7 +23041,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/readyz",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -23131,7 +23131,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/metrics",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,
@@ -23273,7 +23273,7 @@ export interface operations {
                      *       "title": "The request cannot be read",
                      *       "status": 400,
                      *       "detail": "unknown parameter limt (did you mean limit?); this path takes cursor, limit",
-                     *       "cure": "See the detail for those it takes.",
+                     *       "cure": "See the detail for its parameters.",
                      *       "instance": "/v1/version",
                      *       "code": "unknown_parameter",
                      *       "retryable": false,

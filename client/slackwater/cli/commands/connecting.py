@@ -9,7 +9,7 @@ import typer
 
 from slackwater.blocking.client import Client
 from slackwater.cli.options.contexts import Context, checked_key, checked_url, shown
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import Command, Invocation, context_file, invocation_of
 from slackwater.cli.options.pairs import exclude
 from slackwater.errors import SlackwaterError
@@ -40,7 +40,7 @@ def add(
     here = invocation_of(context)
     url = here.given.get("url")
     if url is None:
-        raise Misused("say where the service is", f"slackwater context add {name} --url https://…")
+        raise UsageError("say where the service is", f"slackwater context add {name} --url https://…")
     url = checked_url(str(url))
     exclude(f"context add {name}", {"--context": here.given.get("context")}, f"{name} is the context's name")
     if without_key:
@@ -111,7 +111,7 @@ def _of_file_alone(context: typer.Context) -> Invocation:
     """Return what the options come to, of a command that asks no service.
 
     Raises:
-        Misused: they name one.
+        UsageError: they name one.
     """
     here = invocation_of(context)
     given = {f"--{option}": here.given.get(option) for option in ("url", "context", "key")}

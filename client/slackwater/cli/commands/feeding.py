@@ -13,7 +13,7 @@ import typer
 
 from slackwater.blocking.relations import Relation
 from slackwater.cli.options import completing
-from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
 from slackwater.cli.options.naming import relation_of
 from slackwater.errors import RecordsRejected
@@ -55,7 +55,7 @@ def append(
     if records:
         source: Any = [record for text in records for record in _parsed(text)]
     elif sys.stdin.isatty():
-        raise Misused("there are no records", "give them as JSON, or pipe lines of JSON into the command")
+        raise UsageError("there are no records", "give them as JSON, or pipe lines of JSON into the command")
     else:
         source = _lines(sys.stdin.buffer)
     _append(here, relation, source, batch_rows, idempotency_key)
@@ -65,12 +65,12 @@ def _parsed(text: str) -> list[dict[str, Any]]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Misused(
+        raise UsageError(
             f"{text[:80]!r} is no JSON: {error}", "write a record as an object, in single quotes of the shell"
         ) from error
     found = value if isinstance(value, list) else [value]
     if not all(isinstance(each, dict) for each in found):
-        raise Misused(f"{text[:80]!r} is no record", 'a record is an object of columns, such as {"item": "tea"}')
+        raise UsageError(f"{text[:80]!r} is no record", 'a record is an object of columns, such as {"item": "tea"}')
     return found
 
 
@@ -82,7 +82,7 @@ def _lines(pipe: Any) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
             except (ValueError, RecursionError) as error:
                 detail = f"line {number} of standard input is no JSON: {error}"
-                raise Misused(
+                raise UsageError(
                     detail, "each line is one object; what stands before it in whole batches is appended", FAILED
                 ) from error
 
@@ -99,13 +99,13 @@ def load(
     relation = relation_of(here.client, name)
     missing = [str(each) for each in files if not each.is_file()]
     if missing:
-        raise Misused(f"there is no file {', '.join(missing)}")
+        raise UsageError(f"there is no file {', '.join(missing)}")
     for place, file in enumerate(files):
         own_key = None if idempotency_key is None else f"{idempotency_key}-{place}"
         try:
             _append(here, relation, file, batch_rows, own_key, named=f"{file}: " if len(files) > 1 else "")
         except (ValueError, TypeError, OSError) as error:
-            raise Misused(f"{file}: {error}", exit_code=FAILED) from error
+            raise UsageError(f"{file}: {error}", exit_code=FAILED) from error
 
 
 def _append(here: Invocation, relation: Relation, source: Any, batch_rows: int | None, key: str | None, named: str = "") -> None:

@@ -53,7 +53,7 @@ class _Chosen:
         """Refuse what was chosen beside an option that is about other records.
 
         Raises:
-            Misused: something was chosen.
+            UsageError: something was chosen.
         """
         chosen = {
             "--reason": self.reason,

@@ -14,7 +14,7 @@ from rich.text import Text
 from slackwater.answers.answer_list import Event, OneQueryAnswer, QueryAnswer, RelationAnswer, StatusAnswer
 from slackwater.blocking.client import Client
 from slackwater.cli.options import completing
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
 from slackwater.cli.options.naming import inputs_of, is_internal, kind_of, named, nothing, result_of
 from slackwater.cli.options.output import age, event_time, shown
@@ -183,7 +183,7 @@ def status(
     here = invocation_of(context)
     listed = [each.removeprefix("query/") for each in names or ()]
     if wait is not None and not listed:
-        raise Misused("say which queries to wait for", "slackwater status NAME --wait running")
+        raise UsageError("say which queries to wait for", "slackwater status NAME --wait running")
     seconds = seconds_to_wait(timeout, wait=wait is not None)
     if wait is not None and seconds is not None:
         found = [here.client.query(name).wait_until(wait.value, timeout=seconds, tasks=tasks) for name in listed]
@@ -206,7 +206,7 @@ def seconds_to_wait(timeout: float | None, *, wait: bool) -> float | None:
     """Return for how long a command waits; None: it does not.
 
     Raises:
-        Misused: a timeout of what does not wait.
+        UsageError: a timeout of what does not wait.
     """
     if not wait:
         need("--wait", {"--timeout": timeout})
@@ -266,13 +266,13 @@ def key_of(words: list[str]) -> Any:
     """Read a key: one value, or ``column=value`` for each column.
 
     Raises:
-        Misused: it is neither.
+        UsageError: it is neither.
     """
     pairs = [word.partition("=") for word in words]
     if len(words) == 1 and not pairs[0][1]:
         return words[0]
     if not all(equals for _, equals, _ in pairs):
-        raise Misused("a key of several columns is given as column=value", "for example: origin=JFK hour=7")
+        raise UsageError("a key of several columns is given as column=value", "for example: origin=JFK hour=7")
     return {column: value for column, _, value in pairs}
 
 

@@ -10,7 +10,7 @@ from slackwater.blocking.queries import Query
 from slackwater.cli.commands.looking import WAIT_S, seconds_to_wait
 from slackwater.cli.options import completing
 from slackwater.cli.options.asking import confirmed
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
 from slackwater.cli.options.naming import Named, named, nothing, path_relation, result_of
 from slackwater.errors import NotFound
@@ -111,7 +111,7 @@ def delete(
     if keep_result:
         sources = [name for name, each in found if each.query is None]
         if sources:
-            raise Misused(
+            raise UsageError(
                 f"--keep-result is of queries, and {sources[0]} is none",
                 "delete it in a command of its own, without --keep-result",
             )

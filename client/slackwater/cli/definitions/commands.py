@@ -13,7 +13,7 @@ from slackwater.cli.definitions.files import read_files, read_others
 from slackwater.cli.definitions.plan import Plan, plan_of
 from slackwater.cli.definitions.showing import LOOK, show
 from slackwater.cli.options.asking import confirmed
-from slackwater.cli.options.failing import DIFFERENT, FAILED, Misused
+from slackwater.cli.options.failing import DIFFERENT, FAILED, UsageError
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
 from slackwater.cli.options.pairs import need
 
@@ -86,13 +86,15 @@ def apply(
         return
     if not yes:
         if here.output.as_json:
-            raise Misused("with --json nobody is asked", "slackwater diff --json shows the plan; give --yes to carry it out")
+            raise UsageError("with --json nobody is asked", "slackwater diff --json shows the plan; give --yes to carry it out")
         if not confirmed("Carry this out?", yes=False):
             here.output.note("nothing was done")
             raise typer.Exit(FAILED)
         # Somebody has thought about it meanwhile; what is done must be what was shown.
         if plan_of(here.client, wanted, prune=prune, patterns=match or ()).sign != plan.sign:
-            raise Misused("the service has changed since the plan was made", "nothing was done; look at the new plan", DIFFERENT)
+            raise UsageError(
+                "the service has changed since the plan was made", "nothing was done; look at the new plan", DIFFERENT
+            )
     _do(here, plan)
 
 
@@ -141,7 +143,7 @@ def export(
     here = invocation_of(context)
     found = exported(here.client, patterns=match or (), as_sql=sql)
     if not found:
-        raise Misused("there is nothing to export", "slackwater get lists what there is", FAILED)
+        raise UsageError("there is nothing to export", "slackwater get lists what there is", FAILED)
     elsewhere = defined_in(here.client, read_others(root, {each.path for each in found}))
     files = [each for each in found if not each.defines & elsewhere.keys()]
     differing = [
@@ -149,7 +151,7 @@ def export(
     ]
     if differing and not overwrite:
         names = ", ".join(str(root / each.path) for each in differing[:5])
-        raise Misused(
+        raise UsageError(
             f"{len(differing)} file{' is there and differs' if len(differing) == 1 else 's are there and differ'}: {names}",
             "--overwrite replaces them; git shows what that changes",
             DIFFERENT,

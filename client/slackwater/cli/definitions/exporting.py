@@ -1,4 +1,4 @@
-"""What the service has, as files: ``slackwater export``. Applied again they change nothing; that is asked of the service, not assumed."""
+"""Definitions of the service as files: ``slackwater export``. It asks the service to confirm that applying them changes nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slackwater.answers.answer_list import QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
 from slackwater.cli.definitions.files import FileDefinition
 from slackwater.cli.definitions.plan import compared
-from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.cli.options.naming import result_of
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]*")
@@ -37,9 +37,9 @@ USUAL: Final[Mapping[str, Any]] = {
     "history": "latest",
     "event_driven": False,
 }
-"""What a definition says where nothing was said, by name.
+"""Default values of definitions, by name of the field.
 
-A wrong entry makes no wrong file: a file that would change something is written whole.
+A wrong entry makes no wrong file: if a shortened file would change something, the whole definition is written.
 """
 
 
@@ -49,7 +49,7 @@ class Exported:
 
     Attributes:
         path: below the directory.
-        defines: the relation that is there with it, and ``query/NAME`` of a query.
+        defines: its relation, and ``query/NAME`` for a query.
     """
 
     path: Path
@@ -72,31 +72,31 @@ class _Exported:
 
 
 def exported(client: Client, *, patterns: Sequence[str] = (), as_sql: bool = False) -> list[Exported]:
-    """Return the files of everything that the service has, without what it makes by itself.
+    """Return files for all definitions of the service, without internal ones.
 
     Args:
         client: of the service.
         patterns: of names; none: all.
-        as_sql: queries as statements, where these say the same.
+        as_sql: write queries as statements if these mean the same.
 
     Raises:
-        Misused: something has a name that no file can have.
+        UsageError: a name cannot be a file name.
     """
     everything = list(_everything(client))
     for each in everything:
-        # What is written where is this program's to say, whoever answers.
+        # Do not trust names from the service as file names.
         if _NAME.fullmatch(each.name) is None:
-            raise Misused(
+            raise UsageError(
                 f"{each.name!r} can be the name of no file", "nothing was written; is this the URL of a service?", FAILED
             )
-    found = [each for each in everything if not patterns or any(fnmatchcase(each.name, pattern) for pattern in patterns)]
-    if not found:
+    selected = [each for each in everything if not patterns or any(fnmatchcase(each.name, pattern) for pattern in patterns)]
+    if not selected:
         return []
-    short = [each.body(_short(each.definition)) for each in found]
+    short = [each.body(_short(each.definition)) for each in selected]
     is_same = _unchanged(client, short)
-    statements = _statements(client, found) if as_sql else {}
+    statements = _statements(client, selected) if as_sql else {}
     files: list[Exported] = []
-    for place, each in enumerate(found):
+    for place, each in enumerate(selected):
         if each.name in statements and each.kind == "query":
             files.append(Exported(Path("queries") / f"{each.name}.sql", statements[each.name], each.defines))
             continue
@@ -106,28 +106,28 @@ def exported(client: Client, *, patterns: Sequence[str] = (), as_sql: bool = Fal
     return files
 
 
-def defined_in(client: Client, wanted: Sequence[FileDefinition]) -> dict[str, str]:
-    """Return what definitions of files define: the name of a relation, or ``query/NAME`` → where it stands.
+def defined_in(client: Client, definitions: Sequence[FileDefinition]) -> dict[str, str]:
+    """Return the names that files define: the name of a relation, or ``query/NAME`` → file and line.
 
-    The service is asked, for a statement does not say what the query is called that it makes.
+    The service is asked, because a statement does not contain the name of its query.
     """
-    found = {name: each.place for each in wanted for name in each.provides}
-    for item in compared(client, [each.body() for each in wanted]) if wanted else ():
+    places = {name: each.place for each in definitions for name in each.provides}
+    for item in compared(client, [each.body() for each in definitions]) if definitions else ():
         if item.name is not None:
-            found[f"query/{item.name}" if item.kind == "query" else item.name] = wanted[item.index].place
-    return found
+            places[f"query/{item.name}" if item.kind == "query" else item.name] = definitions[item.index].place
+    return places
 
 
-def _unchanged(client: Client, wanted: Sequence[Mapping[str, Any]]) -> set[int]:
-    """Return the places of those that would change nothing."""
-    return {item.index for item in compared(client, wanted) if item.action == "no_op"}
+def _unchanged(client: Client, bodies: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Return the indexes of definitions that would change nothing."""
+    return {item.index for item in compared(client, bodies) if item.action == "no_op"}
 
 
-def _statements(client: Client, found: Sequence[_Exported]) -> dict[str, str]:
-    """Return queries as statements: of those that mean the same to the letter, and run, for SQL does not say that they shall not."""
+def _statements(client: Client, selected: Sequence[_Exported]) -> dict[str, str]:
+    """Return queries as statements, if these mean exactly the same, and the query is meant to run, because SQL cannot say otherwise."""
     texts = {
         each.name: client.query(each.name).info()
-        for each in found
+        for each in selected
         if each.kind == "query" and "desired_state" not in each.definition
     }
     written = {name: (info.statement or info.sql).rstrip(";") + ";\n" for name, info in texts.items()}
@@ -153,22 +153,24 @@ def _everything(client: Client) -> Iterator[_Exported]:
 
 
 def _short(value: Any) -> Any:
-    """Leave out what says nothing: nulls, empty lists and the usual."""
+    """Remove members without information: nulls, empty lists and default values."""
     if isinstance(value, Mapping):
-        kept = {name: each for name, each in value.items() if each is not None or name == "max_future_skew"}
-        kept = {name: each for name, each in kept.items() if each not in ([], {}) and (name not in USUAL or each != USUAL[name])}
-        return {name: _short(each) for name, each in kept.items()}
+        members = {name: each for name, each in value.items() if each is not None or name == "max_future_skew"}
+        members = {
+            name: each for name, each in members.items() if each not in ([], {}) and (name not in USUAL or each != USUAL[name])
+        }
+        return {name: _short(each) for name, each in members.items()}
     return [_short(each) for each in value] if isinstance(value, list) else value
 
 
 def yaml_of(kind: str, name: str, definition: Mapping[str, Any]) -> str:
-    """Return a definition as a document of YAML."""
+    """Return a definition as a YAML document."""
     document = {kind: name, **definition}
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as blocks; words that older YAML takes for truth values (``on``) in quotes, so that any program reads them."""
+    """Texts of several lines as blocks; words that are booleans in older YAML (``on``) in quotes, so that any program reads them."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - as the class above has it
         super().increase_indent(flow, False)

@@ -1,7 +1,8 @@
-"""Files of definitions: ``.sql``, ``.yaml`` and ``.json``, read into what is wanted. Knows no service.
+"""Files of definitions: ``.sql``, ``.yaml`` and ``.json``, parsed into definitions. Knows no service.
 
-A document of YAML or JSON is a definition as the service has it, with one member that names it: ``stream: orders``, ``table: prices`` or
-``query: totals``. A file of SQL has CREATE STREAM, CREATE TABLE and INSERT INTO … SELECT; SET and DEFINE count for the statements behind them.
+A document of YAML or JSON is a definition in the service's form, with one additional member for its name: ``stream: orders``,
+``table: prices`` or ``query: totals``. An SQL file has CREATE STREAM, CREATE TABLE and INSERT INTO … SELECT; SET and DEFINE apply to later
+statements.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from typing import Any, Final, Literal
 
 import yaml
 
-from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.cli.options.naming import inputs_of
 from slackwater.cli.statements import Statement, statements_of
 
 KINDS: Final = ("stream", "table", "query")
 SUFFIXES: Final = (".sql", ".yaml", ".yml", ".json")
 MAX_VALUES: Final = 100_000
-"""Of a document of YAML: a few lines of aliases within each other are gigabytes."""
+"""Limit of values in a YAML document: a few lines of nested aliases can be gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileDefinition:
-    """One definition that is wanted.
+    """One definition of a file.
 
     Attributes:
-        file: where it stands.
-        line: of the file; 1 where it is not known.
-        name: of a stream, a table or a query; of SQL what it makes, as far as that can be seen.
+        file: its path.
+        line: in the file; 1 if unknown.
+        name: of a stream, a table or a query; for SQL, of its result, if known.
         definition: of a stream, a table or a query.
-        sql: the statement, behind the SET and DEFINE that count for it.
-        provides: names of relations that are there with it.
+        sql: the statement, after the SET and DEFINE that apply to it.
+        provides: names of relations that it creates.
         mentions: names that it may depend on.
     """
 
@@ -51,54 +52,54 @@ class FileDefinition:
 
     @property
     def place(self) -> str:
-        """Where it stands, for people."""
+        """File and line, for people."""
         return f"{self.file}:{self.line}"
 
     def body(self) -> dict[str, Any]:
-        """Return it as the service compares it."""
+        """Return it in the form for the service's comparison."""
         if self.kind == "sql":
             return {"kind": "sql", "sql": self.sql}
         return {"kind": self.kind, "name": self.name, "definition": self.definition}
 
 
 def read_files(root: Path) -> list[FileDefinition]:
-    """Read every definition below a directory, or of one file; in an order in which they can be carried out.
+    """Read every definition below a directory, or of one file, in the order of their dependencies.
 
     Raises:
-        Misused: there are none, files cannot be read, or two define the same; with every fault.
+        UsageError: there are none, files cannot be read, or two define the same thing; with every fault.
     """
     if not root.exists():
-        raise Misused(f"there is no {root}", "name a directory of .sql, .yaml or .json files, or one such file")
+        raise UsageError(f"there is no {root}", "name a directory of .sql, .yaml or .json files, or one such file")
     paths = [root] if root.is_file() else sorted(path for path in root.rglob("*") if _counts(path, root))
-    wanted: list[FileDefinition] = []
+    definitions: list[FileDefinition] = []
     faults: list[str] = []
     for path in paths:
         try:
-            wanted += _read(path, path if root.is_file() else path.relative_to(root))
-        except Misused as error:
+            definitions += _read(path, path if root.is_file() else path.relative_to(root))
+        except UsageError as error:
             faults.append(error.detail)
         except (OSError, UnicodeDecodeError) as error:
             faults.append(f"{path}: {error}")
-    faults += _doubles(wanted)
+    faults += _doubles(definitions)
     if faults:
-        raise Misused("\n".join(faults), "nothing was asked of the service", FAILED)
-    if not wanted:
-        raise Misused(
+        raise UsageError("\n".join(faults), "nothing was asked of the service", FAILED)
+    if not definitions:
+        raise UsageError(
             f"{root} has no definitions",
             f"put files there that end in {', '.join(SUFFIXES)}; slackwater export {root} makes them",
         )
-    return in_order(wanted)
+    return in_order(definitions)
 
 
 def read_others(root: Path, besides: Collection[Path]) -> list[FileDefinition]:
-    """Read the definitions of a directory, which may be missing, but for those of some files.
+    """Read the definitions of a directory, except those of some files.
 
     Args:
-        root: the directory.
-        besides: files below it that do not count.
+        root: the directory; it may not exist.
+        besides: files below it to leave out.
 
     Raises:
-        Misused: a file cannot be read.
+        UsageError: a file cannot be read.
     """
     paths = sorted(path for path in root.rglob("*") if _counts(path, root) and path.relative_to(root) not in besides)
     return [each for path in paths for each in _read(path, path.relative_to(root))]
@@ -116,10 +117,10 @@ def _read(path: Path, shown: Path) -> Iterator[FileDefinition]:
         return
     if path.suffix.lower() == ".json":
         try:
-            found = json.loads(text)
+            parsed = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise Misused(f"{shown}: no JSON: {error}") from error
-        documents = [(1, each) for each in (found if isinstance(found, list) else [found])]
+            raise UsageError(f"{shown}: no JSON: {error}") from error
+        documents = [(1, each) for each in (parsed if isinstance(parsed, list) else [parsed])]
     else:
         documents = list(_documents(text, shown))
     for line, document in documents:
@@ -142,47 +143,47 @@ def _read_document(document: Any, shown: Path, line: int) -> FileDefinition:
     """Read one document.
 
     Raises:
-        Misused: it is no definition.
+        UsageError: it is not a definition.
     """
     place = f"{shown}:{line}"
     if not isinstance(document, dict):
-        raise Misused(f"{place}: a definition is a mapping that begins with stream:, table: or query:")
+        raise UsageError(f"{place}: a definition is a mapping that begins with stream:, table: or query:")
     named = [kind for kind in KINDS if kind in document]
-    if not named and "name" in document and "from" in document:  # as the body of a POST has it
+    if not named and "name" in document and "from" in document:  # the form of a POST body
         document, named = {"query": document["name"], **document}, ["query"]
     if len(named) != 1 or not isinstance(document[named[0]], str):
-        raise Misused(f"{place}: say once what it is and how it is called, as in `table: prices`")
+        raise UsageError(f"{place}: say once what it is and how it is called, as in `table: prices`")
     kind, name = named[0], document[named[0]]
     body = {key: value for key, value in document.items() if key != kind}
     if kind != "query":
         feed = (body.get("connector") or {}).get("feed") if isinstance(body.get("connector"), dict) else None
         mentions = frozenset() if feed is None else frozenset({str(feed)})
         return FileDefinition(shown, line, kind, name, body, provides=frozenset({name}), mentions=mentions)  # type: ignore[arg-type]  # one of KINDS
-    given = body.get("into")
-    into: dict[str, Any] = given if isinstance(given, dict) else {}
+    target = body.get("into")
+    into: dict[str, Any] = target if isinstance(target, dict) else {}
     if not into.get("stream") and not into.get("table"):
-        raise Misused(f"{place}: query {name} does not say what it writes: into: {{table: {name}}}")
+        raise UsageError(f"{place}: query {name} does not say what it writes: into: {{table: {name}}}")
     provides = frozenset(str(into[each]) for each in ("stream", "table") if into.get(each))
     mentions = frozenset({*inputs_of(body), *([str(into["append_to"])] if into.get("append_to") else [])})
     return FileDefinition(shown, line, "query", name, {**body, "name": name}, provides=provides, mentions=mentions - provides)
 
 
-def _doubles(wanted: list[FileDefinition]) -> Iterator[str]:
-    """Yield what is defined twice."""
-    seen: dict[tuple[str, str], FileDefinition] = {}
-    for each in wanted:
+def _doubles(definitions: list[FileDefinition]) -> Iterator[str]:
+    """Yield an error for each name that is defined twice."""
+    by_name: dict[tuple[str, str], FileDefinition] = {}
+    for each in definitions:
         if each.name is None:
             continue
         names = [("query", each.name)] if each.kind == "query" else []
         for key in [*names, *(("relation", name) for name in each.provides)]:
-            if key in seen:
-                yield f"{each.place}: {key[1]} is defined in {seen[key].place} already"
-            seen.setdefault(key, each)
+            if key in by_name:
+                yield f"{each.place}: {key[1]} is defined in {by_name[key].place} already"
+            by_name.setdefault(key, each)
 
 
-def in_order(wanted: list[FileDefinition]) -> list[FileDefinition]:
-    """Put what is depended on first; else the order of the files stays. A circle is left as it is: the service says so."""
-    makers = {name: each for each in wanted for name in each.provides}
+def in_order(definitions: list[FileDefinition]) -> list[FileDefinition]:
+    """Return definitions after those that they depend on, otherwise in the order of files. The service reports cycles."""
+    makers = {name: each for each in definitions for name in each.provides}
     done: dict[int, FileDefinition] = {}
     under_way: set[int] = set()
 
@@ -195,13 +196,13 @@ def in_order(wanted: list[FileDefinition]) -> list[FileDefinition]:
                 take(makers[name])
         done[id(each)] = each
 
-    for each in wanted:
+    for each in definitions:
         take(each)
     return list(done.values())
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2: ``on`` and ``no`` are texts, times stay texts, and a key stands once."""
+    """YAML 1.2: ``on`` and ``no`` are texts, times stay texts, and a key must be unique."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - as the class above declares it
 
@@ -219,19 +220,19 @@ for tag, pattern, first in (
 def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     loader.flatten_mapping(node)
     keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
-    seen: set[Any] = set()
+    unique_keys: set[Any] = set()
     for place, key in enumerate(keys):
         mark = node.value[place][0].start_mark
         if isinstance(key, dict | list | set):
             raise yaml.constructor.ConstructorError(None, None, "a key is a text", mark)
-        if key in seen:
+        if key in unique_keys:
             raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands there twice", mark)
-        seen.add(key)
+        unique_keys.add(key)
     return dict(zip(keys, (loader.construct_object(value, deep=True) for _, value in node.value), strict=True))
 
 
 def _whole(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    """Read a whole number in base ten, for so YAML 1.2 has it, leading zeros or not."""
+    """Read a whole number in base ten, as in YAML 1.2, with or without leading zeros."""
     return int(loader.construct_scalar(node))
 
 
@@ -240,16 +241,16 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _whole)
 
 
 def _size(node: Any, known: dict[int, int]) -> int:
-    """Return how much a node is where all that is named again (``*name``) is written out."""
+    """Return the number of values of a node with every alias (``*name``) expanded."""
     if id(node) not in known:
-        known[id(node)] = 1  # of a circle, which is refused where it is read
+        known[id(node)] = 1  # for a cycle, which is refused later
         parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
         known[id(node)] = 1 if isinstance(node, yaml.ScalarNode) else 1 + sum(_size(part, known) for part in parts)
     return known[id(node)]
 
 
 def _documents(text: str, shown: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the documents of a file of YAML with the lines at which they begin."""
+    """Yield the documents of a YAML file with their first lines."""
     loader = _Loader(text)
     try:
         while loader.check_node():
@@ -263,8 +264,8 @@ def _documents(text: str, shown: Path) -> Iterator[tuple[int, Any]]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{shown}:{mark.line + 1}" if mark is not None else str(shown)
-        raise Misused(f"{place}: {getattr(error, 'problem', None) or error}") from error
+        raise UsageError(f"{place}: {getattr(error, 'problem', None) or error}") from error
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise Misused(f"{shown}: a value cannot be read: {error}") from error  # of a tag such as !!int that it does not fit
+        raise UsageError(f"{shown}: a value cannot be read: {error}") from error  # a tag such as !!int does not fit its value
     finally:
         loader.dispose()

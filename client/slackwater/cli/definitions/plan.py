@@ -1,4 +1,4 @@
-"""The plan: what leads from what the service has to what the files say. The service compares; here is what is missing in the files."""
+"""The plan: the steps from the definitions of the service to those of the files. The service compares; this adds deletions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 from slackwater.answers.answer_list import ComparedItem, QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
 from slackwater.cli.definitions.files import FileDefinition
-from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.cli.options.naming import inputs_of, result_of
 from slackwater.errors import NotFound
 
@@ -19,13 +19,13 @@ Action = Literal["create", "no_op", "in_place", "repartition", "needs_new_state"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do.
+    """One change.
 
     Attributes:
-        kind: ``stream``, ``table`` or ``query``; ``sql`` of a statement that cannot be read.
-        wanted: of the files; None: it is deleted.
-        item: what the service says of it; None: it is deleted.
-        before: the definition in force, of what is changed.
+        kind: ``stream``, ``table`` or ``query``; ``sql`` for a statement that cannot be parsed.
+        wanted: the definition of the files; None: a deletion.
+        item: the service's comparison; None: a deletion.
+        before: the current definition, for a change.
         problems: why it cannot be done.
     """
 
@@ -38,7 +38,7 @@ class Step:
     problems: tuple[str, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """Return it as ``--json`` shows it."""
+        """Return it in the form of ``--json``."""
         item = self.item
         return {
             "action": self.action,
@@ -54,14 +54,14 @@ class Step:
 
     @property
     def sign(self) -> tuple[str, str, tuple[str, ...]]:
-        """What must be the same when it is done as when it was shown."""
+        """The parts that must not change between showing and executing the plan."""
         pointers = () if self.item is None else tuple(change.pointer for change in self.item.changes)
         return self.action, f"{self.kind} {self.name}", pointers
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Steps in the order in which they are done."""
+    """Steps in the order of execution."""
 
     steps: tuple[Step, ...] = field(default=())
 
@@ -71,21 +71,21 @@ class Plan:
 
     @property
     def changes(self) -> list[Step]:
-        """What is to be done."""
+        """The steps that change something."""
         return [step for step in self.steps if step.action != "no_op"]
 
     @property
     def is_refused(self) -> bool:
-        """Whether something of it cannot be done."""
+        """Whether a step cannot be done."""
         return any(step.problems for step in self.steps)
 
     @property
     def sign(self) -> tuple[Any, ...]:
-        """What must be the same when it is done as when it was shown."""
+        """The parts that must not change between showing and executing the plan."""
         return tuple(step.sign for step in self.steps)
 
     def json(self) -> dict[str, Any]:
-        """Return it as ``--json`` shows it."""
+        """Return it in the form of ``--json``."""
         counts = {
             action: len(self.of(action))
             for action in ("create", "in_place", "repartition", "needs_new_state", "delete", "no_op", "refused")
@@ -94,12 +94,12 @@ class Plan:
 
 
 def plan_of(client: Client, wanted: Sequence[FileDefinition], *, prune: bool = False, patterns: Sequence[str] = ()) -> Plan:
-    """Ask the service what carrying the files out would do.
+    """Ask the service what applying the files would do.
 
     Args:
         client: of the service.
         wanted: see ``read_files``.
-        prune: what is not in the files is deleted.
+        prune: delete what is not in the files.
         patterns: of names that may be deleted; none: all.
     """
     items = compared(client, [each.body() for each in wanted])
@@ -108,10 +108,10 @@ def plan_of(client: Client, wanted: Sequence[FileDefinition], *, prune: bool = F
 
 
 def compared(client: Client, wanted: Sequence[Mapping[str, Any]]) -> tuple[ComparedItem, ...]:
-    """Ask the service what carrying definitions out would do.
+    """Ask the service what applying definitions would do.
 
     Raises:
-        Misused: it is older than that question.
+        UsageError: the service is too old for this question.
     """
     try:
         return client.compare(wanted).items
@@ -120,7 +120,7 @@ def compared(client: Client, wanted: Sequence[Mapping[str, Any]]) -> tuple[Compa
             raise
         version = client.system.version().version
         cure = "upgrade the service, or use the command line of its version"
-        raise Misused(f"the service ({version}) compares no definitions yet", cure, FAILED) from error
+        raise UsageError(f"the service ({version}) compares no definitions yet", cure, FAILED) from error
 
 
 def _step(client: Client, wanted: FileDefinition, item: ComparedItem) -> Step:
@@ -147,7 +147,7 @@ def _before(client: Client, kind: str, name: str) -> Mapping[str, Any] | None:
 
 
 def _deletions(client: Client, steps: Sequence[Step], patterns: Sequence[str]) -> list[Step]:
-    """Return what is deleted since the files do not have it: readers before what they read."""
+    """Return deletions of what the files do not have: readers before their inputs."""
     if any(step.action == "refused" for step in steps):
         return []  # what a statement that cannot be read defines is not known
     queries = [each for each in client.queries.list() if not each.internal]

@@ -1,4 +1,4 @@
-"""The plan as people read it."""
+"""The plan in a form for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slackwater.parameters import json_text
 LOOK: Final[Mapping[Action, tuple[str, str, str]]] = {
     "create": ("+", "green", "create"),
     "in_place": ("~", "yellow", "edit in place"),
-    "repartition": ("~", "yellow", "edit in place; the state is shared out among other tasks"),
+    "repartition": ("~", "yellow", "edit in place; the state is distributed among other tasks"),
     "needs_new_state": ("!", "bold red", "needs new state"),
     "delete": ("-", "red", "delete"),
     "refused": ("✗", "bold red", "refused"),
@@ -36,7 +36,7 @@ _LONGEST: Final = 60
 
 
 def show(output: Output, plan: Plan, *, shows_all: bool = False) -> None:
-    """Print a plan; what does not change is counted only, unless all is to be shown."""
+    """Print a plan; unchanged items are only counted, unless ``shows_all``."""
     for step in plan.steps:
         if step.action == "no_op" and not shows_all:
             continue
@@ -84,7 +84,7 @@ def _short(value: Any) -> str:
 
 
 def value_at(definition: Mapping[str, Any], pointer: str) -> Any:
-    """Return the value that a JSON pointer leads to; None where it leads nowhere."""
+    """Return the value at a JSON pointer; None if it does not exist."""
     value: Any = definition
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
@@ -98,16 +98,16 @@ def value_at(definition: Mapping[str, Any], pointer: str) -> Any:
 
 
 def summary(plan: Plan) -> str:
-    """Return the plan in a sentence."""
-    counted = [
+    """Return the plan as a sentence."""
+    counts = [
         (len(plan.of("create")), "to create"),
         (len(plan.of("in_place", "repartition")), "to edit in place"),
         (len(plan.of("needs_new_state")), "to start from scratch"),
         (len(plan.of("delete")), "to delete"),
         (len(plan.of("refused")), "refused"),
     ]
-    told = [f"{count} {words}" for count, words in counted if count]
+    parts = [f"{count} {words}" for count, words in counts if count]
     unchanged = len(plan.of("no_op"))
-    if not told:
+    if not parts:
         return f"No change: the service has all {unchanged} definitions as they are."
-    return f"Plan: {', '.join(told)}, {unchanged} unchanged."
+    return f"Plan: {', '.join(parts)}, {unchanged} unchanged."

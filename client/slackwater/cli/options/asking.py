@@ -1,4 +1,4 @@
-"""Asking before something is done that cannot be undone."""
+"""Ask before an action that cannot be undone."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable
 
 import typer
 
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 
 
 def confirmed(question: str, *, yes: bool, counted: Callable[[], str] | None = None) -> bool:
-    """Whether it shall be done: ``--yes``, or somebody at a terminal says so.
+    """Return whether to do it: ``--yes``, or a person at a terminal agrees.
 
     Args:
-        question: what is asked.
-        yes: whether nobody needs to be asked.
-        counted: gives the question with what only looking tells; for people alone.
+        question: for the person.
+        yes: do not ask.
+        counted: returns the question with numbers that need a request; only used for people.
 
     Raises:
-        Misused: nobody can be asked.
+        UsageError: there is no terminal to ask at.
     """
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise Misused(f"{question} Nobody can be asked here", "give --yes where that is meant")
+        raise UsageError(f"{question} Nobody can be asked here", "give --yes where that is meant")
     return typer.confirm(question if counted is None else counted(), err=True)

@@ -1,4 +1,4 @@
-"""Shell completion of names: of queries, streams and tables, asked of the service. Where that is away there are none, and nothing is said."""
+"""Shell completion of names: of queries, streams and tables, from the service. If it is not reachable, there are none, without a message."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 import typer
 
 from slackwater.blocking.client import Client
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import invocation_of
 from slackwater.errors import SlackwaterError
 from slackwater.transport.requests import Retries
 
 PATIENCE_S: Final = 2.0
-"""Somebody has pressed Tab and waits."""
+"""Short, because a person has pressed Tab and waits."""
 
 
 def _completions(context: typer.Context, kinds: Iterable[str], incomplete: str) -> list[str]:
@@ -22,7 +22,7 @@ def _completions(context: typer.Context, kinds: Iterable[str], incomplete: str) 
         service = invocation_of(context).service
         with Client(service.url, api_key=service.key or "", timeout=PATIENCE_S, retries=Retries(attempts=1)) as client:
             return [name for name in _names(client, kinds) if name.startswith(incomplete)]
-    except (SlackwaterError, Misused):
+    except (SlackwaterError, UsageError):
         return []
 
 

@@ -1,6 +1,6 @@
-"""Contexts: services by name, each with its URL and its key, kept in one file that only its owner can read.
+"""Contexts: services by name, each with its URL and its key, in one file that only its owner can read.
 
-Which service a command speaks to is decided here, and nowhere else: ``--url`` and ``--key``, then the environment, then a context.
+Only this module decides which service a command uses: by ``--url`` and ``--key``, then by the environment, then by a context.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import httpx
 
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, DEFAULT_URL, URL_VARIABLE, authorization
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -29,8 +29,8 @@ class Context:
     """One service.
 
     Attributes:
-        url: where it answers.
-        key: sent with every request; None: none is.
+        url: of the service.
+        key: sent with every request; None: none.
     """
 
     url: str
@@ -39,7 +39,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """All contexts of a user, and the one in use."""
+    """All contexts of a user, and the current one."""
 
     by_name: Mapping[str, Context] = field(default_factory=dict)
     current: str | None = None
@@ -48,44 +48,44 @@ class Contexts:
         """Return a context.
 
         Raises:
-            Misused: there is none of this name.
+            UsageError: there is none of this name.
         """
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none"
-            raise Misused(
+            raise UsageError(
                 f"there is no context '{name}' (there are: {known})", f"make it: slackwater context add {name} --url URL"
             )
         return self.by_name[name]
 
     def with_context(self, name: str, context: Context) -> Contexts:
-        """Return them with one added or replaced; the first one is in use."""
+        """Return the contexts with one added or replaced; the first one becomes current."""
         if _NAME.fullmatch(name) is None:
-            raise Misused(f"{name!r} is no name of a context", "use letters, digits, '.', '_' and '-', such as prod")
+            raise UsageError(f"{name!r} is no name of a context", "use letters, digits, '.', '_' and '-', such as prod")
         return Contexts({**self.by_name, name: context}, self.current or name)
 
     def without(self, name: str) -> Contexts:
-        """Return them without one."""
+        """Return the contexts without one."""
         self.named(name)
         rest = {other: context for other, context in self.by_name.items() if other != name}
         return Contexts(rest, None if self.current == name else self.current)
 
     def using(self, name: str) -> Contexts:
-        """Return them with another one in use."""
+        """Return the contexts with another current one."""
         self.named(name)
         return replace(self, current=name)
 
 
 class ContextFile:
-    """The file that keeps contexts. Every write replaces it whole."""
+    """The file of the contexts. Every write replaces the whole file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> Contexts:
-        """Return what it holds; nothing where there is no file.
+        """Return its contents; empty if there is no file.
 
         Raises:
-            Misused: it cannot be read, or others can read it although it has keys.
+            UsageError: it cannot be read, or others can read it although it has keys.
         """
         try:
             with self.path.open(encoding="utf-8") as file:
@@ -96,9 +96,11 @@ class ContextFile:
         except FileNotFoundError:
             return Contexts()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Misused(f"{self.path} cannot be read: {error}", "mend it, or remove it and add your contexts again") from error
+            raise UsageError(
+                f"{self.path} cannot be read: {error}", "mend it, or remove it and add your contexts again"
+            ) from error
         if os.name == "posix" and mode & 0o077 and any(each.key for each in contexts.values()):
-            raise Misused(f"{self.path} has keys, and others can read it (mode {mode:o})", f"chmod 600 {self.path}")
+            raise UsageError(f"{self.path} has keys, and others can read it (mode {mode:o})", f"chmod 600 {self.path}")
         return Contexts(contexts, current if current in contexts else None)
 
     def write(self, contexts: Contexts) -> None:
@@ -123,7 +125,7 @@ class ContextFile:
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """What the options of a command say of the service; None: nothing."""
+    """The options of a command that select the service; None: not set."""
 
     url: str | None = None
     key: str | None = None
@@ -132,10 +134,10 @@ class ServiceOptions:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The service that a command speaks to.
+    """The service of a command.
 
     Attributes:
-        origin: what has named it, for people.
+        origin: the option, variable or context that selected it, for people.
     """
 
     url: str
@@ -143,29 +145,29 @@ class Service:
     origin: str
 
 
-def chosen(asked: ServiceOptions, environment: Mapping[str, str], file: ContextFile) -> Service:
-    """Decide which service is meant.
+def chosen(options: ServiceOptions, environment: Mapping[str, str], file: ContextFile) -> Service:
+    """Return the service to use.
 
-    An option counts before the environment, and that before the context in use. The key of a context goes to the context's own URL alone:
-    who names another one has to give a key for it. A context that is named by an option takes its own key with it: the environment's may be for
-    another service.
+    An option has priority over the environment, and the environment over the current context. The key of a context is sent only to the
+    context's own URL: another URL needs a key of its own. A context named by an option uses its own key, because the environment's key may be
+    for another service.
 
     Raises:
-        Misused: there is no such context, the URL is none, or the key can be none.
+        UsageError: there is no such context, or the URL or the key is invalid.
     """
-    url, url_origin = _first((asked.url, "--url"), (environment.get(URL_VARIABLE), URL_VARIABLE))
-    key, _ = _first((asked.key, "--key"), (environment.get(API_KEY_VARIABLE), API_KEY_VARIABLE))
-    if asked.context is not None and asked.url is not None:
-        raise Misused("--url and --context both name a service", "give one of them")
-    if url is None or asked.context is not None:
+    url, url_origin = _first((options.url, "--url"), (environment.get(URL_VARIABLE), URL_VARIABLE))
+    key, _ = _first((options.key, "--key"), (environment.get(API_KEY_VARIABLE), API_KEY_VARIABLE))
+    if options.context is not None and options.url is not None:
+        raise UsageError("--url and --context both name a service", "give one of them")
+    if url is None or options.context is not None:
         contexts = file.read()
         name, _ = _first(
-            (asked.context, "--context"), (environment.get(CONTEXT_VARIABLE), CONTEXT_VARIABLE), (contexts.current, "")
+            (options.context, "--context"), (environment.get(CONTEXT_VARIABLE), CONTEXT_VARIABLE), (contexts.current, "")
         )
         if name is not None:
             found = contexts.named(name)
-            own, _ = _first((found.key if asked.context is not None else None, ""), (key, ""), (found.key, ""))
-            return Service(checked_url(found.url), checked_key(asked.key or own), f"context {name}")
+            own, _ = _first((found.key if options.context is not None else None, ""), (key, ""), (found.key, ""))
+            return Service(checked_url(found.url), checked_key(options.key or own), f"context {name}")
     return Service(checked_url(url or DEFAULT_URL), checked_key(key), url_origin or "the default")
 
 
@@ -181,17 +183,17 @@ def _first(*given: tuple[str | None, str]) -> tuple[str | None, str | None]:
 
 
 def checked_url(url: str) -> str:
-    """Return the URL of a service as it is kept.
+    """Return the URL of a service in its stored form.
 
     Raises:
-        Misused: it is none.
+        UsageError: it is not a URL of a service.
     """
     try:
         is_url = re.match(r"https?://[^/]", url) is not None and bool(httpx.URL(url).host)
     except httpx.InvalidURL:
         is_url = False
     if not is_url:
-        raise Misused(f"{url!r} is no URL of a service", "give one such as http://127.0.0.1:8080")
+        raise UsageError(f"{url!r} is no URL of a service", "give one such as http://127.0.0.1:8080")
     return url.rstrip("/")
 
 
@@ -199,14 +201,14 @@ def checked_key(key: str | None) -> str | None:
     """Return a key.
 
     Raises:
-        Misused: it can be none.
+        UsageError: it is not a valid key.
     """
     try:
         return key if key is None or authorization(key) else None
     except ValueError as error:
-        raise Misused(str(error), "copy it again: --key, SLACKWATER_API_KEY, or slackwater context add") from error
+        raise UsageError(str(error), "copy it again: --key, SLACKWATER_API_KEY, or slackwater context add") from error
 
 
 def shown(name: str, context: Context, *, is_current: bool) -> dict[str, Any]:
-    """Return a context as it may be shown: never its key."""
+    """Return a context for output, without its key."""
     return {"name": name, "current": is_current, "url": context.url, "key": context.key is not None}

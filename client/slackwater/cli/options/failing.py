@@ -1,4 +1,4 @@
-"""How a command fails: what is said, with code and cure, and the exit code. Every exit code stands here."""
+"""Failures of commands: message, code, cure, and exit code. Every exit code is defined here."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from slackwater.errors import (
 
 OK: Final = 0
 FAILED: Final = 1
-"""The service refused, or what was waited for did not come."""
+"""The service refused the request, or the expected state was not reached."""
 USAGE: Final = 2
-"""The command line was wrong; nothing was asked of the service."""
+"""The command line was wrong; no request was sent."""
 DIFFERENT: Final = 3
-"""``diff``: there is something to do. ``apply``: something was left undone."""
+"""``diff``: there are changes to make. ``apply``: some changes were not made."""
 _EXPLAINED: Final = re.compile(r"/v1/errors/\w{1,100}")
 UNREACHABLE: Final = 4
-"""Nobody answers, or somebody else than the service."""
+"""No service answers, or another program answers."""
 INTERRUPTED: Final = 130
 
 _STATES: Final = {"done": "done", "failed": "failed", "not_tried": "not tried"}
 _STATE_WIDTH: Final = max(map(len, _STATES.values()))
 _MOST_CHARACTERS: Final = 100
-"""Of a statement, where it is named in one line."""
+"""Limit of characters of a statement in one line."""
 
 
 class CommandFailed(Exception):
-    """A command did not do its part.
+    """A command failed.
 
     Attributes:
         detail: what is wrong.
@@ -56,8 +56,8 @@ class CommandFailed(Exception):
         self.detail, self.cure, self.exit_code, self.code = detail, cure, exit_code, code
 
 
-class Misused(CommandFailed):
-    """What was asked for cannot be meant; nothing was done."""
+class UsageError(CommandFailed):
+    """The command line or a file is wrong; nothing was done."""
 
     def __init__(self, detail: str, cure: str = "", exit_code: int = USAGE) -> None:
         super().__init__(detail, cure, exit_code)
@@ -65,13 +65,13 @@ class Misused(CommandFailed):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure as it is told.
+    """A failure in the form for output.
 
     Attributes:
         code: stable code; empty: there is none.
-        places: what in the request is wrong: a pointer or an excerpt, and what it is.
+        places: faults in the request: a pointer or an excerpt, and the detail.
         links: URLs at which the service explains the codes.
-        statements: of a script that failed half-way: what became of each.
+        statements: of a script that failed half-way: the state of each.
     """
 
     code: str
@@ -84,7 +84,7 @@ class Failure:
     statements: tuple[StatementState, ...] = ()
 
     def json(self) -> dict[str, Any]:
-        """Return it as ``--json`` shows it."""
+        """Return the failure in the form of ``--json``."""
         faults = [{"at": at, "detail": detail} for at, detail in self.places]
         error: dict[str, Any] = {
             "code": self.code,
@@ -100,11 +100,11 @@ class Failure:
 
 
 def failure_of(error: SlackwaterError | CommandFailed, url: str) -> Failure:
-    """Return how an error is told.
+    """Return the failure for an error.
 
     Args:
-        error: what was raised.
-        url: of the service that was spoken to.
+        error: the error.
+        url: of the service.
     """
     match error:
         case CommandFailed(detail=detail, cure=cure, exit_code=exit_code, code=code):
@@ -138,16 +138,16 @@ def failure_of(error: SlackwaterError | CommandFailed, url: str) -> Failure:
 
 
 def _links(error: ServiceError, url: str) -> tuple[str, ...]:
-    """Return where the codes of an answer are explained; of a service that does not say it, nowhere."""
+    """Return the URLs that explain the codes of an answer; none if the service does not name them."""
     faults = error.problem.get("errors")
-    told = [each.get("type") for each in faults if isinstance(each, dict)] if isinstance(faults, list) else []
-    paths = [path for path in [*told, error.problem.get("type")] if isinstance(path, str) and _EXPLAINED.fullmatch(path)]
+    types = [each.get("type") for each in faults if isinstance(each, dict)] if isinstance(faults, list) else []
+    paths = [path for path in [*types, error.problem.get("type")] if isinstance(path, str) and _EXPLAINED.fullmatch(path)]
     named = [path for path in dict.fromkeys(paths) if path.rpartition("/")[2] != "definition_invalid" or len(set(paths)) == 1]
     return tuple(url.rstrip("/") + path for path in named)
 
 
 def _places(error: ServiceError) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong where. A detail that says the same as the whole is not said twice."""
+    """Yield the faults with their places. A detail equal to that of the whole error is left out."""
     for fault in error.errors:
         excerpt = fault.place["excerpt"] if fault.place is not None and "excerpt" in fault.place else None
         if excerpt is not None:
@@ -157,13 +157,13 @@ def _places(error: ServiceError) -> Iterator[tuple[str, str]]:
 
 
 def show(console: Console, failure: Failure, *, as_json: bool) -> None:
-    """Say what went wrong."""
+    """Print a failure."""
     if as_json:
         console.print(json.dumps(failure.json(), ensure_ascii=False), markup=False, highlight=False, soft_wrap=True)
         return
     code = f" [dim]({escape(failure.code)})[/]" if failure.code else ""
-    is_told_by_place = len(failure.places) > 0 and all("\n" in at for at, _ in failure.places)
-    head = "the statement is refused" if is_told_by_place else failure.detail
+    is_shown_by_place = len(failure.places) > 0 and all("\n" in at for at, _ in failure.places)
+    head = "the statement is refused" if is_shown_by_place else failure.detail
     console.print(f"[bold red]error[/]{code}: {escape(head)}", highlight=False, soft_wrap=True)
     for at, detail in failure.places:
         if "\n" in at:

@@ -1,4 +1,4 @@
-"""What every command has: the options that say which service is meant and how answers look, and what is made of them."""
+"""Common parts of every command: options that select the service and the form of answers, and the objects made from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from slackwater.blocking.client import Client
 from slackwater.cli.options.contexts import ContextFile, Service, ServiceOptions, chosen
-from slackwater.cli.options.failing import FAILED, INTERRUPTED, CommandFailed, Failure, Misused, failure_of, show
+from slackwater.cli.options.failing import FAILED, INTERRUPTED, CommandFailed, Failure, UsageError, failure_of, show
 from slackwater.cli.options.output import Output
 from slackwater.errors import SlackwaterError
 from slackwater.settings import API_KEY_VARIABLE, CONTEXT_VARIABLE, URL_VARIABLE
@@ -24,15 +24,15 @@ from slackwater.transport.requests import Retries
 
 PANEL: Final = "Which service, and how answers look"
 _RETRIES: Final = Retries(attempts=3)
-"""Somebody waits at a terminal: a service that is away is said after a second or so."""
+"""Short, because a person waits at a terminal: an unreachable service is reported after about a second."""
 
 
 @dataclass(slots=True)
 class Invocation:
-    """What the options of the command line come to. One for each run of a command.
+    """The common options of one run of a command.
 
     Attributes:
-        given: values of the common options, by name.
+        given: values of the options, by name.
     """
 
     given: dict[str, Any] = field(default_factory=dict)
@@ -45,17 +45,17 @@ class Invocation:
 
     @property
     def service(self) -> Service:
-        """The service that is meant."""
+        """The service to use."""
         asked = ServiceOptions(self.given.get("url"), self.given.get("key"), self.given.get("context"))
         return chosen(asked, os.environ, context_file())
 
     @property
     def client(self) -> Client:
-        """The client of the service; made when first asked for."""
+        """The client of the service; made at first use."""
         if self._client is None:
             service = self.service
             headers = {"user-agent": "slackwater-cli"}
-            # An empty key keeps the client from looking at the environment, which ``chosen`` has done.
+            # An empty key keeps the client from reading the environment, which ``chosen`` has done.
             self._client = Client(service.url, api_key=service.key or "", retries=_RETRIES, headers=headers)
         return self._client
 
@@ -71,7 +71,7 @@ def context_file() -> ContextFile:
 
 
 def invocation_of(context: typer.Context) -> Invocation:
-    """Return what the options come to."""
+    """Return the common options of a run."""
     root = context.find_root()
     if not isinstance(root.obj, Invocation):
         root.obj = Invocation()
@@ -103,20 +103,20 @@ def _common(
     ] = None,
     as_json: Annotated[bool, _option("--json", "JSON instead of text for people; of what goes on, a line for each.")] = False,
 ) -> None:
-    """Have the options that every command has which speaks to a service. It is never called."""
+    """Declare the options of every command that asks a service. It is never called."""
 
 
 def _of_machine(
     as_json: Annotated[bool, _option("--json", "JSON instead of text for people.", None)] = False,
 ) -> None:
-    """Have the options that every command has which works on this machine. It is never called."""
+    """Declare the options of every command that works on this machine. It is never called."""
 
 
 @cache
 def common_options() -> tuple[Any, ...]:
-    """Return the options that every command has which speaks to a service.
+    """Return the options of every command that asks a service.
 
-    Once for all commands: that takes a millisecond, and 26 of them are made at each start.
+    They are built once: this takes a millisecond, and 26 commands are built at each start.
     """
     return _options_of(_common)
 
@@ -127,7 +127,7 @@ def _machine_options() -> tuple[Any, ...]:
 
 
 def _options_of(function: Callable[..., None]) -> tuple[Any, ...]:
-    """Return the options of a function: typer makes them, as those of any command, for its classes have other arguments in other versions."""
+    """Return the options of a function; typer builds them, because its classes have other arguments in other versions."""
     maker = typer.Typer(add_completion=False)
     maker.command(add_help_option=False)(function)
     made: Any = typer.main.get_command(maker)
@@ -135,7 +135,7 @@ def _options_of(function: Callable[..., None]) -> tuple[Any, ...]:
 
 
 class ReportingGroup(TyperGroup):
-    """A program whose command line, where it cannot be read, is refused as commands are: in JSON where that is asked for."""
+    """A program that reports an unreadable command line as commands report errors: in JSON with ``--json``."""
 
     def main(
         self,
@@ -146,7 +146,7 @@ class ReportingGroup(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """See ``click.Command``. Typer tells people and ends the process, which is done here then."""
+        """See ``click.Command``. Typer prints the error and ends the process; here the caller does that."""
         words = sys.argv[1:] if args is None else [*args]
         is_json = standalone_mode and "--json" in takewhile(lambda word: word != "--", words)
         try:
@@ -165,12 +165,12 @@ class ReportingGroup(TyperGroup):
 
 
 _UNREADABLE: Final[Any] = typer.BadParameter.__mro__[2]
-"""What the parser raises: typer has it from click, or under a private name, as its version is."""
+"""Errors of the parser: typer has the class from click, or under a private name, depending on its version."""
 
 
 def _refuse_unread(error: Any) -> int:
-    """Say in JSON why a command line cannot be read; return the exit code."""
-    context = getattr(error, "ctx", None)  # not every error of the library has one
+    """Print in JSON why a command line cannot be read; return the exit code."""
+    context = getattr(error, "ctx", None)  # some errors of the library have none
     path = "slackwater" if context is None else context.command_path
     detail = error.format_message() or "Missing command."  # where a group is called alone, typer prints its help and says nothing
     failure = Failure("", detail, f"{path} --help says what it takes", error.exit_code)
@@ -210,7 +210,7 @@ def tell(context: typer.Context, error: SlackwaterError | CommandFailed) -> int:
     here = invocation_of(context)
     try:
         url = here.service.url
-    except Misused:
+    except UsageError:
         url = ""
     failure = failure_of(error, url)
     show(here.output.err, failure, as_json=here.output.as_json)

@@ -1,4 +1,4 @@
-"""What a name on the command line means: a query, a stream, a table, or both a query and what it writes."""
+"""The meaning of a name on the command line: a query, a stream, a table, or both a query and its result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeVar
 from slackwater.answers.answer_list import OneQueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
 from slackwater.blocking.relations import Relation, Stream, Table
-from slackwater.cli.options.failing import FAILED, Misused
+from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.errors import NotFound
 
 Kind = Literal["query", "stream", "table"]
@@ -21,35 +21,35 @@ KINDS: Final[dict[str, Kind]] = {
     "stream": "stream", "streams": "stream", "s": "stream",
     "table": "table", "tables": "table", "t": "table",
 }  # fmt: skip
-"""Words on the command line → what they mean."""
+"""Words on the command line → kinds."""
 
 
 def kind_of(word: str, cure: str = "") -> Kind:
-    """Return the kind that a word means.
+    """Return the kind for a word.
 
     Args:
-        word: as it was typed.
-        cure: what else may have been meant.
+        word: as typed.
+        cure: another possible meaning.
 
     Raises:
-        Misused: it is none.
+        UsageError: the word is not a kind.
     """
     if word.lower() not in KINDS:
-        raise Misused(
+        raise UsageError(
             f"{word!r} is no kind of thing", "; ".join(each for each in ("there are queries, streams and tables", cure) if each)
         )
     return KINDS[word.lower()]
 
 
 def parts_of(text: str) -> tuple[Kind | None, str]:
-    """Cut ``query/orders`` into kind and name; without a kind it is None."""
+    """Split ``query/orders`` into kind and name; without a kind it is None."""
     word, slash, name = text.partition("/")
     return (kind_of(word), name) if slash else (None, text)
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a name means.
+    """The objects with a name.
 
     Attributes:
         query: the query of this name; None: there is none.
@@ -61,10 +61,10 @@ class Named:
 
 
 def named(client: Client, text: str) -> Named:
-    """Return what a name means, with or without its kind.
+    """Return the objects with a name, with or without its kind.
 
     Raises:
-        Misused: there is nothing of this name; similar names are told.
+        UsageError: there is nothing with this name; the message has similar names.
     """
     kind, name = parts_of(text)
     query = _or_none(client.query(name).info) if kind in (None, "query") else None
@@ -78,26 +78,26 @@ def named(client: Client, text: str) -> Named:
 
 
 def relation_of(client: Client, text: str) -> Stream | Table:
-    """Return the stream or table that a name means; asks the service where the kind is not said.
+    """Return the stream or table with a name; asks the service if the kind is unknown.
 
     Raises:
-        Misused: there is none.
+        UsageError: there is none.
     """
     kind, name = parts_of(text)
     if kind == "query":
-        raise Misused(f"{text} is a query", f"name what it writes; slackwater describe {text} shows it")
+        raise UsageError(f"{text} is a query", f"name what it writes; slackwater describe {text} shows it")
     if kind is None:
         found = named(client, name).relation
         if found is None:
             query = client.query(name).info()
             into = query.definition["into"]
-            raise Misused(f"{name} is a query", f"name what it writes: {into.get('stream') or into.get('table')}")
+            raise UsageError(f"{name} is a query", f"name what it writes: {into.get('stream') or into.get('table')}")
         kind = found.kind
     return client.table(name) if kind == "table" else client.stream(name)
 
 
-def nothing(client: Client, kind: Kind | None, name: str) -> Misused:
-    """Return the refusal of a name that means nothing, with the names that it may have meant."""
+def nothing(client: Client, kind: Kind | None, name: str) -> UsageError:
+    """Return the error for an unknown name, with similar names."""
     known: list[str] = []
     if kind in (None, "query"):
         known += [each.name for each in client.queries.list()]
@@ -108,7 +108,7 @@ def nothing(client: Client, kind: Kind | None, name: str) -> Misused:
     similar = get_close_matches(name, sorted({*known}), 3)
     what = kind or "query, stream or table"
     cure = f"did you mean {' or '.join(similar)}?" if similar else "slackwater get lists those there are"
-    return Misused(f"there is no {what} '{name}'", cure, FAILED)
+    return UsageError(f"there is no {what} '{name}'", cure, FAILED)
 
 
 def _or_none(ask: Callable[[], Found]) -> Found | None:
@@ -119,22 +119,22 @@ def _or_none(ask: Callable[[], Found]) -> Found | None:
 
 
 def is_internal(query: str) -> bool:
-    """Whether the service has made a query by itself, to keep the rows of a source: its name has a colon."""
+    """Return whether a query is internal, to materialise a source: its name has a colon."""
     return ":" in query
 
 
 def result_of(definition: Mapping[str, Any]) -> str:
-    """Return the name of what a query writes."""
+    """Return the name of a query's result."""
     into = definition.get("into", {})
     return str(into.get("stream") or into.get("table"))
 
 
 def inputs_of(definition: Mapping[str, Any]) -> list[str]:
-    """Return the names of what a query reads."""
+    """Return the names of a query's inputs."""
     given = [definition.get("from", {}), *(definition.get("joins") or ())]
     return list(dict.fromkeys(str(each.get("stream") or each.get("table")) for each in given))
 
 
 def path_relation(client: Client, relation: RelationAnswer) -> Relation:
-    """Return what asks for a relation that was looked at."""
+    """Return the object for requests about a relation."""
     return client.table(relation.name) if relation.kind == "table" else client.stream(relation.name)

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs; and how numbers, times and names are written in both."""
+"""Output of commands: tables for people, JSON for programs; and the forms of numbers, times and names in both."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rich.text import Text
 from slackwater.parameters import json_text
 
 WIDE: Final = 100_000
-"""Columns of a table that goes into a file or a pipe: nothing is cut there."""
+"""Width of a table in a file or a pipe: nothing is cut there."""
 
 _GAP: Final = 2
 """Blanks between two columns."""
 
 _NARROWEST: Final = 20
-"""What is left of a column in a terminal that is far too narrow: a time is whole; lines go over the edge."""
+"""Minimum width of a column in a terminal that is far too narrow: a time fits; lines may be longer than the terminal."""
 
 STYLES: Final[Mapping[str, str]] = {
     "running": "green", "starting": "yellow", "stopping": "yellow", "backoff": "yellow", "failed": "bold red", "paused": "cyan",
@@ -37,11 +37,11 @@ _HARMLESS: Final = {
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
 }
-"""What terminals take for a command, and the sign that stands for it."""
+"""Control characters of terminals, and the signs printed instead."""
 
 
 class PlainConsole(Console):
-    """A console whose texts command nothing: they may be data of strangers, and an escape sequence could rewrite what is on the screen."""
+    """A console that prints no control characters: data of others could have an escape sequence that rewrites the screen."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """See ``Console``."""
@@ -50,7 +50,7 @@ class PlainConsole(Console):
 
 
 class Output:
-    """Where commands print.
+    """Standard output and standard error of commands.
 
     Args:
         as_json: JSON instead of text for people.
@@ -63,7 +63,7 @@ class Output:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody looks."""
+        """Whether standard output is a terminal."""
         return self.out.is_terminal
 
     def json(self, value: Any) -> None:
@@ -81,7 +81,7 @@ class Output:
             self.out.print(Text(text, style=style or "") if isinstance(text, str) else text, soft_wrap=True)
 
     def note(self, text: str, style: str | None = "dim") -> None:
-        """Print a remark to stderr: it is no part of what was asked for."""
+        """Print a remark to stderr, beside the answer."""
         self.err.print(Text(text, style=style or ""), soft_wrap=True)
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "") -> None:
@@ -90,7 +90,7 @@ class Output:
         Args:
             head: names of the columns.
             rows: cells; a word that is a state has its colour, a ``Text`` its own.
-            empty: said where there are no rows.
+            empty: printed if there are no rows.
         """
         listed = list(rows)
         if not listed:
@@ -102,10 +102,10 @@ class Output:
         )
 
     def facts(self, pairs: Iterable[tuple[str, Any]]) -> None:
-        """Print names and values below each other; what is None or empty is left out."""
-        told = [(name, value) for name, value in pairs if value not in (None, "", [], {}, ())]
-        width = max((len(name) for name, _ in told), default=0)
-        for name, value in told:
+        """Print names and values below each other, without empty values."""
+        listed = [(name, value) for name, value in pairs if value not in (None, "", [], {}, ())]
+        width = max((len(name) for name, _ in listed), default=0)
+        for name, value in listed:
             first, *rest = (value.plain if isinstance(value, Text) else str(value)).split("\n")
             line = Text(f"{name.ljust(width)}  ", style="bold" if self.is_terminal else "")
             self.out.print(line + Text(first, style=STYLES.get(first.partition(" ")[0], "not bold")), soft_wrap=True)
@@ -121,9 +121,9 @@ def columns(
     Args:
         head: names of the columns.
         rows: cells.
-        width: of the terminal. Where rows are wider, the texts of the widest columns go on below; short columns stay whole.
-        is_coloured: whether colours are of use.
-        right: places of columns that stand at the right, as those do that hold numbers alone.
+        width: of the terminal. If rows are wider, texts of the widest columns continue on the next lines; short columns stay whole.
+        is_coloured: whether to print colours.
+        right: indexes of columns to align right, as columns of numbers are.
     """
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     cells = [[_cell(value) for value in row] for row in rows]
@@ -157,7 +157,7 @@ def _width(cell: Text) -> int:
 
 
 def _widest(widths: Sequence[int], room: int) -> int:
-    """Return how wide a column may be, so that all columns fit into the room; at least ``_NARROWEST``."""
+    """Return the maximum width of a column so that all columns fit into the room; at least ``_NARROWEST``."""
     left, columns_left = room, len(widths)
     for each in sorted(widths):
         if each * columns_left > left:
@@ -176,7 +176,7 @@ def _cell(value: Any) -> Text:
 
 
 def shown(value: Any) -> str:
-    """Return a value as people read it."""
+    """Return a value in a form for people."""
     match value:
         case None:
             return "-"
@@ -194,7 +194,7 @@ def shown(value: Any) -> str:
 
 
 def event_time(ms: int | None) -> str:
-    """Return an event time; ``-`` where there is none."""
+    """Return an event time; ``-`` if there is none."""
     if ms is None:
         return "-"
     moment = datetime.fromtimestamp(ms / 1000, UTC)
@@ -205,7 +205,7 @@ _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000
 
 
 def length(ms: int | None) -> str:
-    """Return a duration in its two greatest units; ``-`` where there is none."""
+    """Return a duration in its two greatest units; ``-`` if there is none."""
     if ms is None:
         return "-"
     parts, rest = [], ms
@@ -217,7 +217,7 @@ def length(ms: int | None) -> str:
 
 
 def age(moment: datetime | None, now: datetime | None = None) -> str:
-    """Return how long ago something was."""
+    """Return the time since a moment."""
     if moment is None:
         return "-"
     seconds = ((now or datetime.now(UTC)) - moment).total_seconds()

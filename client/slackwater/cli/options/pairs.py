@@ -1,44 +1,44 @@
-"""Options that mean something beside another one only, or not beside it: what would be ignored is refused before anything is asked."""
+"""Options that need or exclude another one: an option that would be ignored is refused before any request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 
 
 def is_given(value: Any) -> bool:
-    """Whether an option stands on the command line; 0 and an empty text are values."""
+    """Return whether an option is on the command line; 0 and an empty text are values."""
     return value is not None and value is not False and not (isinstance(value, list | tuple) and not value)
 
 
 def need(option: str, others: Mapping[str, Any]) -> None:
-    """Refuse options that say nothing without another one.
+    """Refuse options that have no effect without another one.
 
     Args:
-        option: which was not given.
+        option: the missing option.
         others: by name, those that need it.
     """
     names = _named(others)
     if names:
         listed, says = _listed(names), "says" if len(names) == 1 else "say"
-        raise Misused(f"{listed} {says} nothing without {option}", f"add {option}, or leave {listed} out")
+        raise UsageError(f"{listed} {says} nothing without {option}", f"add {option}, or leave {listed} out")
 
 
 def exclude(option: str, others: Mapping[str, Any], why: str) -> None:
-    """Refuse options that have no say beside another one.
+    """Refuse options that have no effect beside another one.
 
     Args:
-        option: which was given, or what else leaves them without a say.
+        option: the option that excludes them.
         others: by name.
-        why: why they have none.
+        why: why they have no effect.
     """
     names = _named(others)
     if names:
         listed, has = _listed(names), "has" if len(names) == 1 else "have"
         either = f", or {option}" if option.startswith("--") else ""
-        raise Misused(f"{listed} {has} no say beside {option}: {why}", f"leave {listed} out{either}")
+        raise UsageError(f"{listed} {has} no say beside {option}: {why}", f"leave {listed} out{either}")
 
 
 def _named(options: Mapping[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import Command, context_file, invocation_of
 from slackwater.cli.options.pairs import exclude
 from slackwater.cli.shell.results import Format, Printer
@@ -70,7 +70,7 @@ def _run(session: Session, scripts: list[str]) -> None:
     for number, script in enumerate(scripts, 1):
         try:
             session.run(script)
-        except (SlackwaterError, Misused):
+        except (SlackwaterError, UsageError):
             if number < len(scripts):
                 session.printer.output.note(f"script {number} of {len(scripts)} failed; those behind it are not tried")
             raise
@@ -80,7 +80,7 @@ def _read(path: Path) -> str:
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Misused(f"{path}: {error}") from error
+        raise UsageError(f"{path}: {error}") from error
 
 
 def _variables(given: list[str] | tuple[str, ...]) -> dict[str, str]:
@@ -88,6 +88,6 @@ def _variables(given: list[str] | tuple[str, ...]) -> dict[str, str]:
     for each in given:
         name, equals, value = each.partition("=")
         if not equals:
-            raise Misused(f"{each!r} gives no value", "write name=value")
+            raise UsageError(f"{each!r} gives no value", "write name=value")
         found[name] = value
     return found

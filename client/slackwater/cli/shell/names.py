@@ -1,4 +1,4 @@
-"""The names that a statement may have: relations, columns, queries, functions, words. Read from the service, in the background."""
+"""Names for completion: relations, columns, queries, functions, words. Read from the service in the background."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _PLAIN: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What there is.
+    """All names.
 
     Attributes:
         relations: name → column → type.
         kinds: name → ``stream`` or ``table``.
-        functions: name → what it gives.
+        functions: name → description.
     """
 
     relations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ def read_names(client: Client) -> Names:
 
 
 class Known:
-    """The names as they were last read; a thread reads them again when they may have changed, and nobody waits for it.
+    """The names as last read. A thread reads them again when they may have changed; no caller waits for it.
 
     Args:
         read: asks the service.
@@ -83,22 +83,22 @@ class Known:
         try:
             self.names = self._read()
         except SlackwaterError:
-            return  # completion has fewer names; whatever is asked next says that the service is away
+            return  # completion has fewer names; the next request reports that the service is not reachable
 
 
 def written(column: str) -> str:
-    """Return a column as a statement writes it: what is not in upper case stands in quotes."""
+    """Return a column in the form of statements: quoted unless it is in upper case."""
     return column if _PLAIN.fullmatch(column) else f"`{column.replace('`', '``')}`"
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What may stand at the cursor.
+    """A possible text at the cursor.
 
     Attributes:
-        text: what is written.
-        kind: what it is, for people.
-        typed: so many characters before the cursor are replaced.
+        text: to insert.
+        kind: for people.
+        typed: number of characters before the cursor to replace.
     """
 
     text: str
@@ -117,7 +117,7 @@ _ALIASED: Final = re.compile(
 
 
 def proposals(before: str, statement: str, names: Names) -> Iterator[Proposal]:
-    """Yield what may stand at the cursor, the likely first.
+    """Yield possible texts at the cursor, likely ones first.
 
     Args:
         before: the statement up to the cursor.
@@ -152,7 +152,7 @@ def proposals(before: str, statement: str, names: Names) -> Iterator[Proposal]:
 
 
 def _sources(statement: str, names: Names) -> dict[str, str]:
-    """Return alias or name → relation, of what a statement reads."""
+    """Return alias or name → relation, for the relations that a statement reads."""
     found: dict[str, str] = {}
     for relation, alias in _ALIASED.findall(statement):
         name = relation.strip("`").lower()
@@ -171,7 +171,7 @@ def _columns(relations: Mapping[str, Mapping[str, str]], typed: str) -> Iterator
             if column.lower().startswith(start) and column not in seen:
                 seen.add(column)
                 text = written(column)
-                # Who types in lower case gets a name without quotes in lower case: it means the same.
+                # Offer names in lower case to users who type in lower case: without quotes they mean the same.
                 is_lower = text == column and start != "" and typed == typed.lower()
                 yield Proposal(text.lower() if is_lower else text, f"{kind} of {relation}", len(typed))
 

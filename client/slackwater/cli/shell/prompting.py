@@ -1,4 +1,4 @@
-"""The interactive shell: a line with several lines, completion, highlighting and a history, around a ``Session``."""
+"""The interactive shell: multi-line input, completion, highlighting and a history, around a ``Session``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
-from slackwater.cli.options.failing import Misused, failure_of, show
+from slackwater.cli.options.failing import UsageError, failure_of, show
 from slackwater.cli.shell.names import Known, proposals
 from slackwater.cli.shell.session import Session
 from slackwater.cli.shell.shortcuts import SHORTCUTS, Left, carry_out
@@ -29,7 +29,7 @@ _WORDS: Final = ("exit", "quit", "help")
 
 
 def is_finished(text: str) -> bool:
-    """Whether Enter carries a text out, instead of beginning another line."""
+    """Return whether Enter executes a text, instead of beginning another line."""
     stripped = text.strip()
     return not stripped or stripped.startswith("\\") or stripped.lower() in _WORDS or is_complete(text)
 
@@ -46,7 +46,7 @@ class NameCompleter(Completer):
         if before.lstrip().startswith("\\"):
             yield from _of_shortcut(before.lstrip(), self._known)
             return
-        # The statement at the cursor: what ended before it says nothing of it.
+        # Only the statement at the cursor counts.
         ended = [each for each in statements_of(before) if each.is_ended]
         start = before.rfind(ended[-1].text) + len(ended[-1].text) + 1 if ended else 0
         rest = statements_of(document.text[start:])
@@ -67,13 +67,13 @@ def _of_shortcut(before: str, known: Known) -> Iterable[Completion]:
 
 
 class InteractiveShell:
-    """Reads statements and carries them out until it is left.
+    """Reads and executes statements until the user leaves.
 
     Args:
-        session: what carries them out.
+        session: executes them.
         known: names for completion.
         url: of the service, for people.
-        history: the file that keeps what was typed; None: nothing is kept.
+        history: file of typed statements; None: none.
     """
 
     def __init__(self, session: Session, known: Known, url: str, history: Path | None) -> None:
@@ -84,7 +84,7 @@ class InteractiveShell:
         self._history = history
 
     def loop(self) -> None:
-        """Read and carry out until it is left."""
+        """Read and execute until the user leaves."""
         self._known.refresh()
         prompt = self._prompt()
         while True:
@@ -100,12 +100,12 @@ class InteractiveShell:
                 return
 
     def run(self, script: str) -> None:
-        """Carry a script out, and say what goes wrong."""
+        """Execute a script, and print errors."""
         began = time.monotonic()
         try:
             if self.session.run(script):
                 self._known.refresh()
-        except (SlackwaterError, Misused) as error:
+        except (SlackwaterError, UsageError) as error:
             self._tell(error)
         except KeyboardInterrupt:
             self.session.printer.output.note("left")
@@ -125,10 +125,10 @@ class InteractiveShell:
             return
         try:
             carry_out(self, text)
-        except (SlackwaterError, Misused) as error:
+        except (SlackwaterError, UsageError) as error:
             self._tell(error)
 
-    def _tell(self, error: SlackwaterError | Misused) -> None:
+    def _tell(self, error: SlackwaterError | UsageError) -> None:
         show(self.session.printer.output.err, failure_of(error, self._url), as_json=False)
 
     def _prompt(self) -> PromptSession[str]:
@@ -162,7 +162,7 @@ def _continued(width: int, line_number: int, wrap_count: int) -> str:  # noqa: A
 
 
 def _history(path: Path | None) -> History:
-    """Return the history; its file is readable by its owner alone, for statements hold data."""
+    """Return the history; only its owner can read the file, because statements have data."""
     if path is None:
         return InMemoryHistory()
     try:

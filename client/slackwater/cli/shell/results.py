@@ -19,7 +19,7 @@ NUMBERS: Final = ("int", "bigint", "double", "decimal")
 
 
 class Format(StrEnum):
-    """How rows are written."""
+    """Form of rows."""
 
     TABLE = "table"
     VERTICAL = "vertical"
@@ -28,7 +28,7 @@ class Format(StrEnum):
 
 
 def value_text(value: Any) -> str:
-    """Return a value as it stands in a table or in CSV; NULL is empty there."""
+    """Return a value for a table or CSV; NULL is empty."""
     match value:
         case None:
             return ""
@@ -44,11 +44,11 @@ def _cell(value: Any) -> Text:
 
 
 class Printer:
-    """Prints what statements gave.
+    """Prints results of statements.
 
     Args:
         output: where.
-        form: how; may change between statements.
+        form: of rows; may change between statements.
     """
 
     def __init__(self, output: Output, form: Format) -> None:
@@ -56,7 +56,7 @@ class Printer:
         self.form = form
 
     def statement(self, result: StatementResult) -> None:
-        """Print what became of a statement."""
+        """Print the result of a statement."""
         if result.rows is not None and result.columns is not None:
             self._rows([(each.name, each.type) for each in result.columns], result.rows)
             if self.form in (Format.TABLE, Format.VERTICAL):
@@ -102,7 +102,7 @@ class Printer:
 
 
 class Pushed:
-    """Prints the rows of a push query as they come: its head once, before the first."""
+    """Prints the rows of a push query as they come, with the head once before the first row."""
 
     def __init__(self, printer: Printer) -> None:
         self._output, self._form = printer.output, printer.form

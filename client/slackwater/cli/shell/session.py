@@ -1,4 +1,4 @@
-"""A session of SQL: what SET and DEFINE have said is kept from one script to the next, for the service keeps nothing between requests."""
+"""A session of SQL: it stores SET and DEFINE between scripts, because the service stores nothing between requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Final
 
 from slackwater.blocking.client import Client
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.shell.results import Printer, Pushed
 from slackwater.cli.statements import Statement, bare, statements_of
 from slackwater.errors import ServiceError
@@ -21,7 +21,7 @@ CHANGING: Final = frozenset({"CREATE", "DROP", "ALTER", "INSERT", "TERMINATE"})
 
 
 class Session:
-    """Carries scripts out.
+    """Executes scripts.
 
     Args:
         client: of the service.
@@ -36,22 +36,22 @@ class Session:
         self.variables: dict[str, str] = dict(variables or {})
 
     def run(self, script: str) -> bool:
-        """Carry a script out and print what became of it; a SELECT with EMIT at its end goes on until its LIMIT, or until it is left.
+        """Execute a script and print its results. A SELECT with EMIT at its end runs until its LIMIT, or until the user leaves.
 
         Returns:
-            Whether it may have changed what there is.
+            Whether it may have changed definitions.
 
         Raises:
-            SlackwaterError: a statement was refused. Those before it are carried out, and what they SET and DEFINE counts, unless one
-                of the script cannot be read.
-            Misused: a SELECT with EMIT is not the last one.
+            SlackwaterError: a statement was refused. Earlier ones are executed, and their SET and DEFINE stay, unless a statement
+                of the script cannot be parsed.
+            UsageError: a SELECT with EMIT is not the last one.
         """
         statements = statements_of(script)
         if not statements:
             return False
         pushes = [each for each in statements[:-1] if each.is_push]
         if pushes:
-            raise Misused(
+            raise UsageError(
                 f"line {pushes[0].line}: this SELECT goes on, and the statements behind it would never come to be",
                 "put it last, or write LIMIT and no EMIT",
             )
@@ -62,7 +62,7 @@ class Session:
             before = _before(script, last)
             if len(statements) > 1:
                 self._carry_out(before, statements[:-1])
-            # Blank lines in the place of what was carried out: the service says lines of the script.
+            # Blank lines replace executed statements, because the service counts lines of the script.
             self._follow("\n" * before.count("\n") + script[len(before) :])
         return any(each.words[:1] and each.words[0] in CHANGING for each in statements)
 
@@ -86,7 +86,7 @@ class Session:
                 pushed.row(row)
 
     def _note(self, text: str) -> None:
-        """Keep what SET and DEFINE say."""
+        """Store SET and DEFINE."""
         if found := _SET.match(text):
             self.properties[_quoted(found[1])] = _quoted(found[2])
         elif found := _UNSET.match(text):
@@ -98,7 +98,7 @@ class Session:
 
 
 def _before(script: str, last: Statement) -> str:
-    """Return what stands before the last statement."""
+    """Return the text before the last statement."""
     lines = script.splitlines(keepends=True)
     above = "".join(lines[: last.line - 1])
     return above + script[len(above) :].partition(last.text)[0]

@@ -9,24 +9,24 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.naming import inputs_of, named, result_of
 from slackwater.cli.shell.results import Format
 from slackwater.cli.shell.session import Session
 
 
 class Shell(Protocol):
-    """What a shortcut may use."""
+    """The parts of the shell for shortcuts."""
 
     session: Session
     shows_time: bool
 
     def run(self, script: str) -> None:
-        """Carry a script out, and say what goes wrong."""
+        """Execute a script, and print errors."""
 
 
 class Left(Exception):
-    """The shell is to end."""
+    """Ends the shell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Shortcut:
     """One shortcut.
 
     Attributes:
-        form: how it is written.
+        form: as typed.
         help: what it does.
     """
 
@@ -44,16 +44,16 @@ class Shortcut:
 
 
 def carry_out(shell: Shell, line: str) -> None:
-    """Carry a line out that begins with a backslash.
+    """Execute a line that begins with a backslash.
 
     Raises:
-        Misused: there is no such shortcut.
+        UsageError: there is no such shortcut.
         Left: it ends the shell.
     """
     word, _, rest = line.strip().rstrip(";").partition(" ")
     found = SHORTCUTS.get(word)
     if found is None:
-        raise Misused(f"there is no {word}", r"\? lists the shortcuts")
+        raise UsageError(f"there is no {word}", r"\? lists the shortcuts")
     found.act(shell, rest.strip())
 
 
@@ -122,7 +122,7 @@ def _vertical(shell: Shell, _: str) -> None:
 
 def _format(shell: Shell, word: str) -> None:
     if word not in list(Format):
-        raise Misused(f"{word or 'nothing'} is no format", f"there are {', '.join(Format)}")
+        raise UsageError(f"{word or 'nothing'} is no format", f"there are {', '.join(Format)}")
     shell.session.printer.form = Format(word)
     shell.session.printer.output.say(f"rows are shown as {word}")
 
@@ -136,7 +136,7 @@ def _include(shell: Shell, path: str) -> None:
     try:
         script = Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Misused(f"{path}: {error}") from error
+        raise UsageError(f"{path}: {error}") from error
     shell.run(script)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import Command, invocation_of
 from slackwater.cli.top.reading import Snapshot, read
 from slackwater.cli.top.view import HEAD, ORDERS, View, cells_of
@@ -21,16 +21,16 @@ def add_to(cli: typer.Typer) -> None:
 
 def top(
     context: typer.Context,
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between looks.")] = 2.0,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two readings.")] = 2.0,
     by: Annotated[
         str, typer.Option(help="Order: a what needs attention, n name, r read per second, b behind, w waiting, l late.")
     ] = "a",
-    once: Annotated[bool, typer.Option("--once", help="Look twice, print, and end; so it is in a pipe and with --json.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Read twice, print, and end; default in a pipe and with --json.")] = False,
 ) -> None:
-    """Watch all queries live: rates, how far behind, what waits and was late; what needs attention first."""
+    """Watch all queries live: rates, lag, waiting and late records; queries that need attention first."""
     here = invocation_of(context)
     if by not in ORDERS:
-        raise Misused(f"{by!r} is no order", f"there are {', '.join(ORDERS)}")
+        raise UsageError(f"{by!r} is no order", f"there are {', '.join(ORDERS)}")
     view = View(here.service.url, order=by)
     if once or here.output.as_json or not here.output.is_terminal:
         view.take(read(here.client))
@@ -43,8 +43,8 @@ def top(
             return
         here.output.table(HEAD, map(cells_of, view.lines), empty="there are no queries")
         return
-    first: Snapshot = read(here.client)  # what is wrong with URL and key is said before the screen is taken
+    first: Snapshot = read(here.client)  # report a wrong URL or key before the screen opens
     view.take(first)
-    from slackwater.cli.top.screen import Screen  # only here: a pipe needs no screen
+    from slackwater.cli.top.screen import Screen  # imported here only: a pipe needs no screen
 
     Screen(here.client, view, every).run()

@@ -1,4 +1,4 @@
-"""How all queries are, in one look: read from the service's metrics, which is one request for a thousand queries. Knows no screen."""
+"""The state of all queries, from the service's metrics: one request for a thousand queries. Knows no screen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slackwater.errors import Forbidden, NotFound
 from slackwater.rows.statuses import Status
 
 MOST_STATUSES: Final = 200
-"""Of a key with a scope, which may not read metrics, so many queries are asked for one by one."""
+"""Limit of queries to ask for one by one, for a key with a scope, which may not read metrics."""
 
 _SAMPLE: Final = re.compile(r"^(slackwater_query_\w+)\{(.*)\} (\S+)$")
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -28,11 +28,11 @@ class Row:
 
     Attributes:
         read_rows: records read since it began with its state.
-        emitted_rows: written since then.
-        lag: records that it has not read; None: not known.
+        emitted_rows: rows written in the same time.
+        lag: unread records; None: unknown.
         waiting: records that wait in its operators.
         counted: late, dropped, expired and rejected records.
-        batch_s: how long its last batch took.
+        batch_s: duration of its last batch.
         commit_age_s: time since its last commit.
         stream_time_ms: of its result.
     """
@@ -54,8 +54,8 @@ class Snapshot:
     """All queries at one moment.
 
     Attributes:
-        at_s: by a clock that only rises.
-        left_out: queries that were not asked for.
+        at_s: by a monotonic clock.
+        left_out: number of queries not asked for.
     """
 
     at_s: float
@@ -64,7 +64,7 @@ class Snapshot:
 
 
 def read(client: Client) -> Snapshot:
-    """Look at all queries."""
+    """Return a snapshot of all queries."""
     try:
         text = client.system.metrics()
     except Forbidden:
@@ -73,13 +73,13 @@ def read(client: Client) -> Snapshot:
 
 
 def rows_of(text: str) -> Iterator[Row]:
-    """Yield the queries that Prometheus' text form tells of."""
+    """Yield the queries in Prometheus' text form."""
     samples: dict[str, dict[str, list[tuple[Mapping[str, str], float]]]] = defaultdict(lambda: defaultdict(list))
     for line in text.splitlines():
-        found = _SAMPLE.match(line)
-        if found is not None:
-            labels = {name: _unescaped(value) for name, value in _LABEL.findall(found[2])}
-            samples[labels.get("query", "")][found[1].removeprefix("slackwater_query_")].append((labels, float(found[3])))
+        match = _SAMPLE.match(line)
+        if match is not None:
+            labels = {name: _unescaped(value) for name, value in _LABEL.findall(match[2])}
+            samples[labels.get("query", "")][match[1].removeprefix("slackwater_query_")].append((labels, float(match[3])))
     for name, of in sorted(samples.items()):
         states = [labels["state"] for labels, value in of.get("state", ()) if value == 1.0]
         if states and not is_internal(name):

@@ -1,4 +1,4 @@
-"""The live screen: a thread looks, keys choose, prompt_toolkit draws."""
+"""The live screen: a thread reads the service, keys control it, prompt_toolkit draws."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _STYLE: Final = Style.from_dict({
 
 
 class Screen:
-    """Shows all queries until it is left.
+    """Shows all queries until the user leaves it.
 
     Args:
         client: of the service.
-        view: what is shown.
-        every_s: seconds between looks.
+        view: the content.
+        every_s: seconds between two readings.
     """
 
     def __init__(self, client: Client, view: View, every_s: float) -> None:
@@ -53,7 +53,7 @@ class Screen:
         )
 
     def run(self) -> None:
-        """Show it until ``q`` or Ctrl-C. What goes wrong in looking, other than a service that is away, ends it."""
+        """Show it until ``q`` or Ctrl-C. An error other than an unreachable service ends it."""
         thread = threading.Thread(target=self._watch, daemon=True)
         thread.start()
         try:
@@ -134,7 +134,7 @@ class Screen:
 
 
 def detail_of(status: Status) -> Sequence[tuple[str, str]]:
-    """Return what is told of the query that is looked at more closely."""
+    """Return the details of the selected query."""
     waiting = ", ".join(f"{count:,} in {operator}" for operator, count in status.buffered.items() if count)
     counted = ", ".join(f"{each.count:,} {each.reason} at {each.input}" for each in status.counters)
     told = [

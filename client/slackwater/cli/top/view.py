@@ -1,4 +1,4 @@
-"""What the screen shows of two looks: rates, an order, and the text of each line. Knows no terminal."""
+"""The content of the screen, from two readings: rates, an order, and the text of each line. Knows no terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slackwater.cli.options.output import event_time, length
 from slackwater.cli.top.reading import Row, Snapshot
 
 ATTENTION: Final = ("failed", "backoff", "starting", "stopping", "running", "paused", "stopped")
-"""States, what needs somebody first."""
+"""States in order; those that need attention first."""
 
 HEAD: Final = ("QUERY", "STATE", "READ/S", "WRITTEN/S", "BEHIND", "WAITING", "LATE", "BATCH", "COMMIT", "STREAM TIME")
 _NUMBERS: Final = range(2, 9)
@@ -24,7 +24,7 @@ _STYLES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One query with its rates; None: not known yet."""
+    """One query with its rates; None: unknown yet."""
 
     row: Row
     read_per_s: float | None
@@ -46,19 +46,19 @@ ORDERS: Final[Mapping[str, tuple[str, _Key]]] = MappingProxyType({
     "w": ("waiting", _greatest(lambda line: line.row.waiting)),
     "l": ("late", _greatest(lambda line: line.row.counted)),
 })  # fmt: skip
-"""Key on the keyboard → what rows are ordered by."""
+"""Key on the keyboard → order of the rows."""
 
 
 @dataclass(slots=True)
 class View:
-    """What is shown.
+    """The content of the screen.
 
     Attributes:
         order: one of ``ORDERS``.
-        selected: name of the query that is looked at more closely; None: the first.
-        detail: what is told of it.
-        trouble: why there is no newer look; empty: there is none.
-        is_held: the numbers stand still.
+        selected: name of the selected query; None: the first.
+        detail: its details.
+        trouble: why there is no newer reading; empty: there is one.
+        is_held: the numbers are frozen.
     """
 
     service: str
@@ -71,7 +71,7 @@ class View:
     is_held: bool = False
 
     def take(self, snapshot: Snapshot) -> None:
-        """Show a newer look."""
+        """Show a newer reading."""
         self.before, self.now, self.trouble = self.now, snapshot, ""
 
     @property
@@ -83,7 +83,7 @@ class View:
         return sorted(found, key=ORDERS[self.order][1])
 
     def move(self, by: int) -> None:
-        """Select the query so many lines further on."""
+        """Select the query this many lines below."""
         names = [line.row.name for line in self.lines]
         if names:
             place = names.index(self.selected) if self.selected in names else 0
@@ -123,10 +123,10 @@ def _number(value: float | None) -> str:
 
 
 def frame(view: View, width: int, height: int) -> list[tuple[str, str]]:
-    """Return the screen as pieces of style and text.
+    """Return the screen as fragments of style and text.
 
     Args:
-        view: what is shown.
+        view: the content.
         width: of the terminal.
         height: of the terminal.
     """
@@ -171,6 +171,6 @@ def _joined(cells: Sequence[str], widths: Sequence[int], width: int) -> str:
 
 
 def _first_shown(names: Sequence[str], selected: str | None, room: int) -> int:
-    """Return the first line that is shown, so that the selected one is among them."""
+    """Return the first visible line, so that the selected line is visible."""
     place = names.index(selected) if selected in names else 0
     return max(0, min(place - room // 2, len(names) - room))

@@ -104,8 +104,8 @@ def test_the_closing_line_names_the_seed_that_cut_the_batches(directory: Path, o
     ("options", "detail"),
     [
         (["--seed", "1", "--slicing", "whole"], "leave out one of them"),
-        (["--seed", "1", "--spark"], "a service cuts the batches itself"),
-        (["--slicing", "whole", "--url", "http://nowhere.invalid"], "a service cuts the batches itself"),
+        (["--seed", "1", "--spark"], "a service slices the batches itself"),
+        (["--slicing", "whole", "--url", "http://nowhere.invalid"], "a service slices the batches itself"),
         (["--spark", "--url", "http://nowhere.invalid"], "leave out --spark or --url"),
         (["--tasks", "0"], "--tasks"),
     ],
@@ -132,5 +132,5 @@ def test_tasks_are_those_of_the_option(directory: Path) -> None:
 def test_a_service_that_does_not_answer_is_told_from_a_failure(directory: Path) -> None:
     (directory / "a.yaml").write_text(PASSING)
     result = run("a.yaml", "--url", f"http://127.0.0.1:{free_port()}")
-    assert result.stderr.startswith("error: the service did not do its part: ")
+    assert result.stderr.startswith("error: the service failed: ")
     assert result.exit_code == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from slackwater.cli.options.contexts import Context, ContextFile, Contexts, ServiceOptions, chosen
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 
 URL = "http://svc:1"
 
@@ -25,7 +25,7 @@ def test_the_first_context_is_in_use_and_others_wait(file: ContextFile) -> None:
     assert (found.current, sorted(found.by_name)) == ("dev", ["dev", "prod"])
     assert found.using("prod").current == "prod"
     assert found.using("prod").without("prod").current is None
-    with pytest.raises(Misused, match=r"no context 'stage' .there are: dev, prod"):
+    with pytest.raises(UsageError, match=r"no context 'stage' .there are: dev, prod"):
         found.using("stage")
 
 
@@ -34,7 +34,7 @@ def test_the_file_is_its_owners_alone(file: ContextFile) -> None:
     assert stat.S_IMODE(file.path.parent.stat().st_mode) == 0o700
     assert [each.name for each in file.path.parent.iterdir()] == ["contexts.json"]
     file.path.chmod(0o644)
-    with pytest.raises(Misused, match="others can read it") as refused:
+    with pytest.raises(UsageError, match="others can read it") as refused:
         file.read()
     assert refused.value.cure == f"chmod 600 {file.path}"
 
@@ -50,7 +50,7 @@ def test_others_may_read_contexts_without_keys(file: ContextFile) -> None:
 )
 def test_a_broken_file_says_so(file: ContextFile, text: str) -> None:
     file.path.write_text(text)
-    with pytest.raises(Misused, match=r"contexts\.json cannot be read"):
+    with pytest.raises(UsageError, match=r"contexts\.json cannot be read"):
         file.read()
 
 
@@ -61,7 +61,7 @@ def test_a_context_in_use_that_is_gone_is_none(file: ContextFile) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "-x", "x" * 64, "ä"])
 def test_a_name_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(Misused, match="no name of a context"):
+    with pytest.raises(UsageError, match="no name of a context"):
         Contexts().with_context(name, Context(URL))
 
 
@@ -100,10 +100,10 @@ def test_without_any_context_the_service_of_this_machine_is_meant(tmp_path: Path
 
 @pytest.mark.parametrize("url", ["svc:8080", "ftp://svc", "http://", "https:///x"])
 def test_what_is_no_url_is_refused(file: ContextFile, url: str) -> None:
-    with pytest.raises(Misused, match="no URL of a service"):
+    with pytest.raises(UsageError, match="no URL of a service"):
         chosen(ServiceOptions(url=url), {}, file)
 
 
 def test_two_ways_to_name_a_service_are_one_too_many(file: ContextFile) -> None:
-    with pytest.raises(Misused, match="both name a service"):
+    with pytest.raises(UsageError, match="both name a service"):
         chosen(ServiceOptions(url=URL, context="dev"), {}, file)

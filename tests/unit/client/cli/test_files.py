@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from slackwater.cli.definitions.files import FileDefinition, read_files
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 
 
 def write(root: Path, **files: str) -> Path:
@@ -91,21 +91,21 @@ def test_a_circle_is_left_to_the_service(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, text: str, fault: str) -> None:
-    with pytest.raises(Misused) as refused:
+    with pytest.raises(UsageError) as refused:
         read_files(write(tmp_path, a_dot_yaml=text))
     assert fault in refused.value.detail
 
 
 def test_every_fault_of_every_file_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(Misused) as refused:
+    with pytest.raises(UsageError) as refused:
         read_files(write(tmp_path, a_dot_yaml="1", b_dot_json="{", c_dot_yaml="stream: a"))
     assert [line.partition(":")[0] for line in refused.value.detail.splitlines()] == ["a.yaml", "b.json"]
 
 
 def test_an_empty_or_missing_directory_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(Misused, match="has no definitions"):
+    with pytest.raises(UsageError, match="has no definitions"):
         read_files(tmp_path)
-    with pytest.raises(Misused, match="there is no"):
+    with pytest.raises(UsageError, match="there is no"):
         read_files(tmp_path / "missing")
 
 
@@ -123,7 +123,7 @@ def test_an_empty_or_missing_directory_says_what_to_do(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_would_break_the_reader_is_refused(tmp_path: Path, text: str, fault: str) -> None:
-    with pytest.raises(Misused, match=fault):
+    with pytest.raises(UsageError, match=fault):
         read_files(write(tmp_path, a_dot_yaml=text))
 
 

@@ -12,7 +12,7 @@ from slackwater.answers.answer_list import ComparedItem, QueryAnswer, RelationAn
 from slackwater.cli.definitions.files import FileDefinition
 from slackwater.cli.definitions.plan import Plan, Step, compared, deletions
 from slackwater.cli.definitions.showing import show, summary, value_at
-from slackwater.cli.options.failing import Misused
+from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.output import Output
 
 from tests.unit.client.scripted import Scripted, problem
@@ -117,7 +117,7 @@ def test_a_plan_without_changes_says_so() -> None:
 
 def test_a_service_without_comparisons_is_told_to_be_older() -> None:
     service = Scripted(problem(404, "not_found"), {"version": "0.0.9"})
-    with pytest.raises(Misused, match=r"the service \(0\.0\.9\) compares no definitions yet"):
+    with pytest.raises(UsageError, match=r"the service \(0\.0\.9\) compares no definitions yet"):
         compared(service.client(), [])
 
 
