@@ -219,8 +219,8 @@ _NAMES = {
 }
 _LOST = {
     "errors": ("error_not_found", "there is no error with the code 'query_not_fond'; did you mean query_not_found?"),
-    "streams": ("relation_not_found", "there is no stream 'departures'; GET /v1/streams lists those there are"),
-    "tables": ("relation_not_found", "there is no table 'weather'; GET /v1/tables lists those there are"),
-    "connections": ("connection_not_found", "there is no connection 'orders-broker'; GET /v1/connections lists those there are"),
-    "api-keys": ("api_key_not_found", "there is no API key 'dashboard'; GET /v1/api-keys lists those there are"),
+    "streams": ("relation_not_found", "there is no stream 'departures'; GET /v1/streams lists all"),
+    "tables": ("relation_not_found", "there is no table 'weather'; GET /v1/tables lists all"),
+    "connections": ("connection_not_found", "there is no connection 'orders-broker'; GET /v1/connections lists all"),
+    "api-keys": ("api_key_not_found", "there is no API key 'dashboard'; GET /v1/api-keys lists all"),
 }

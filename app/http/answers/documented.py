@@ -33,7 +33,7 @@ _MEANING: dict[int, tuple[type[AppError], str, str]] = {
     400: (BadRequest, "unknown_parameter", "unknown parameter limt (did you mean limit?); this path takes cursor, limit"),
     401: (Unauthorized, "api_key_missing", "send an API key or a token: Authorization: Bearer …"),
     403: (Forbidden, "role_too_low", "this needs a key with the role write; the key 'dashboard' has the role read"),
-    404: (NotFound, "query_not_found", "there is no query 'delays'; GET /v1/queries lists those there are"),
+    404: (NotFound, "query_not_found", "there is no query 'delays'; GET /v1/queries lists all"),
     405: (MethodNotAllowed, "method_not_allowed", "this path takes GET only"),
     406: (NotAcceptable, "not_acceptable", "this path answers application/json and text/event-stream, not image/png"),
     409: (Conflict, "name_taken", "the name 'weather' is taken by a table"),

@@ -75,7 +75,7 @@ class ProblemBody(BaseModel):
                     "type": "/v1/errors/query_not_found",
                     "title": "Not found",
                     "status": 404,
-                    "detail": "there is no query 'delays'; GET /v1/queries lists those there are",
+                    "detail": "there is no query 'delays'; GET /v1/queries lists all",
                     "cure": "`GET /v1/queries` lists them.",
                     "instance": "/v1/queries/delays",
                     "code": "query_not_found",

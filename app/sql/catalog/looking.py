@@ -166,6 +166,6 @@ def _function(statement: Describe) -> Listing:
     rows += [(name, "aggregate", each.takes, each.result, each.doc) for each in aggregates]
     if not rows:
         near = meant(name, sorted({known for known, _, _ in _known_functions()}))
-        ending = "SHOW FUNCTIONS lists those there are" if near is None else f"did you mean {near}?"
+        ending = "SHOW FUNCTIONS lists all" if near is None else f"did you mean {near}?"
         raise StatementRefused("unknown_function", f"there is no function {name}; {ending}", statement.name)
     return Listing(columns, rows)

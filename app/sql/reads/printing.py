@@ -44,7 +44,7 @@ def relations_on(tree: Print, session: Session) -> list[SqlRelation]:
         or [each for each in every if each.name.upper() == wanted.upper()]
     )
     if not found:
-        raise StatementRefused("unknown_topic", f"there is no topic {wanted}; SHOW TOPICS lists those there are", tree.topic)
+        raise StatementRefused("unknown_topic", f"there is no topic {wanted}; SHOW TOPICS lists all", tree.topic)
     if len({each.entry.feed.name for each in found}) > 1:
         reading = ", ".join(f"{each.name} reads {each.entry.feed.name}" for each in sorted(found, key=lambda each: each.name))
         detail = f"KAFKA_TOPIC={wanted!r} is said of several logs: {reading}; look at one of these relations with SELECT"

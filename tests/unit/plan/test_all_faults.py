@@ -153,7 +153,7 @@ def test_every_name_of_an_expression_that_there_is_not_is_reported() -> None:
         build_plan(QueryDefinition.model_validate(body), CATALOG)
     found = [(each.pointer, each.code, each.detail.rpartition("; ")[2]) for each in caught.value.problems]
     assert found == [
-        ("/select/price", "unknown_function", "GET /v1/functions lists those there are"),
+        ("/select/price", "unknown_function", "GET /v1/functions lists all"),
         ("/select/price", "unknown_function", "did you mean upper?"),
         ("/select/price", "unknown_column", "did you mean p.price?"),
         ("/select/price", "unknown_column", "did you mean orders.item?"),

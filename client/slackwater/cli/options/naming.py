@@ -107,7 +107,7 @@ def nothing(client: Client, kind: Kind | None, name: str) -> UsageError:
         known += [each.name for each in client.tables()]
     similar = get_close_matches(name, sorted({*known}), 3)
     what = kind or "query, stream or table"
-    cure = f"did you mean {' or '.join(similar)}?" if similar else "slackwater get lists those there are"
+    cure = f"did you mean {' or '.join(similar)}?" if similar else "slackwater get lists all"
     return UsageError(f"there is no {what} '{name}'", cure, FAILED)
 
 

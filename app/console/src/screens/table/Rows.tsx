@@ -82,7 +82,7 @@ export function Rows({ relation, isWindowed }: { relation: Relation; isWindowed:
   if (pages.error instanceof ApiError && pages.error.code === "table_not_materialised") {
     return (
       <Panel flush>
-        <Empty title="The rows of this source are not kept">
+        <Empty title="The rows of this source are not stored">
           <p>Queries read its changes, but its rows cannot be read. Register it with “keep rows for reading” to read them.</p>
           <p class="small muted">{pages.error.problem.cure.replaceAll("`", "")}</p>
         </Empty>
