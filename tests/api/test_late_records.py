@@ -197,7 +197,7 @@ async def test_two_equal_requests_at_once_hand_each_record_over_once(client: htt
     ("ts", "code", "words"),
     [
         (4_000, "replay_not_possible", "told as final"),
-        (5_000, "replay_not_possible", "not kept any more"),
+        (5_000, "replay_not_possible", "not stored any more"),
         (6_000, "record_cut", "too long"),
     ],
 )
