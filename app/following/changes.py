@@ -294,7 +294,7 @@ async def _heads(connection: Connection, source: ChangeSource, cursor: ChangeCur
 
 
 def _replaced(followed: Followed) -> CursorExpired:
-    return CursorExpired(followed.name, "the result was rebuilt from scratch or deleted, or the database was put back")
+    return CursorExpired(followed.name, "the result was rebuilt from scratch or deleted, or the database was restored")
 
 
 def _cut(entries: LogRange, items: int, room: int) -> LogRange:

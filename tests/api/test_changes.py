@@ -219,7 +219,7 @@ async def test_a_cursor_from_before_the_database_was_put_back_counts_no_more_tho
         cursor = (await page(client, path, **{"from": "earliest"}))["next"]
         writer.commit([row("JFK", 2), row("EWR", 3), row("LGA", 1)])
     put_back()
-    assert "put back" in problem(await client.get(path, params={"cursor": cursor}), 410, "cursor_expired")["detail"]
+    assert "restored" in problem(await client.get(path, params={"cursor": cursor}), 410, "cursor_expired")["detail"]
     fresh = (await page(client, path, **{"from": "earliest"}))["next"]
     assert fresh != cursor
     await page(client, path, cursor=fresh)

@@ -196,8 +196,8 @@ async def test_two_equal_requests_at_once_hand_each_record_over_once(client: htt
 @pytest.mark.parametrize(
     ("ts", "code", "words"),
     [
-        (4_000, "replay_not_possible", "told as final"),
-        (5_000, "replay_not_possible", "not kept any more"),
+        (4_000, "replay_not_possible", "its result is final"),
+        (5_000, "replay_not_possible", "not stored any more"),
         (6_000, "record_cut", "too long"),
     ],
 )

@@ -120,7 +120,7 @@ def test_a_backup_put_back_goes_on_exactly(aside: Path) -> None:
         assert kept >= 3
         append(client, 100)
         until("the order behind them", lambda: counts(client) == (kept + 1, kept + 100), PATIENCE_S)
-        with pytest.raises(ChangesReset, match="put back"):
+        with pytest.raises(ChangesReset, match="restored"):
             next(client.table("counts").changes(cursor=cursor))
         running.stop()
 

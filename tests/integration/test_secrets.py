@@ -48,7 +48,7 @@ def test_keys_are_made_listed_and_revoked(command: CliRunner) -> None:
     made = keys(command, "create", "first", "--role", "admin", "--expires-in", "90d")
     key = made.stdout.strip()
     assert re.fullmatch(r"sw_\w{8}_\w{43}", key)
-    assert "shown this once" in made.stderr
+    assert "not shown again" in made.stderr
     again = keys(command, "create", "first")
     assert (again.exit_code, "(name_taken)" in again.stderr, "already" in again.stderr) == (1, True, True)
     listed = keys(command, "list").stdout
