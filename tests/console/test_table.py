@@ -128,7 +128,7 @@ def test_changes_are_listed_as_they_come_until_they_are_paused(look: Look, harbo
 def test_a_source_whose_rows_are_not_kept_says_what_helps(look: Look) -> None:
     look.expects("409")
     page = look.at("/tables/weather")
-    page.get_by_role("heading", name="The rows of this source are not kept").wait_for()
+    page.get_by_role("heading", name="The rows of this source are not stored").wait_for()
     look.sound()
 
 
