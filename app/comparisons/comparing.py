@@ -52,7 +52,7 @@ class Compared:
         action: None: it cannot be read as far as that.
         definition: every default spelled out.
         problems: why it would be refused.
-        effects: what an edit in place would let go, close or take away.
+        effects: what an edit in place would release, close or remove.
     """
 
     kind: Kind
@@ -185,7 +185,7 @@ def compare_query(connection: sa.Connection, picture: Picture, asked: ComparedQu
 
 
 def _refuse_hidden(connection: sa.Connection, name: str) -> None:
-    """Refuse a query that reads or writes what is outside of the caller's scope: nothing is told of its definition.
+    """Refuse a query that reads or writes what is outside of the caller's scope: the error says nothing of its definition.
 
     Raises:
         DefinitionInvalid: ``out_of_scope``.

@@ -58,7 +58,7 @@ class ComparedItem(Answer):
     definition: dict[str, Any] | None = Field(description="With every default spelled out; null where it cannot be read.")
     changes: list[EditChange] = Field(description="What differs from what is there; empty for `create` and `no_op`.")
     effects: list[EditEffect] = Field(
-        description="What an edit in place would let go, close or take away, as of the last commit; estimates are bounds."
+        description="What an edit in place would release, close or remove, as of the last commit; estimates are bounds."
     )
     problems: list[ProblemItem] = Field(description="Why it would be refused; empty: it would not.")
     warnings: list[WarningItem] = Field(description="What may surprise of it; empty for `no_op`.")

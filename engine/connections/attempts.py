@@ -88,10 +88,10 @@ _KAFKA_REASONS: Final[Mapping[int, Reason]] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "not_allowed",
 }
 _KAFKA_WORDS: Final[Mapping[Reason, str]] = {
-    "authentication": "the broker does not accept who asks; correct `sasl`",
+    "authentication": "the broker does not accept the credentials; correct `sasl`",
     "tls": "TLS fails; correct `tls`, or leave it out where the listener has none",
     "name_not_resolved": "a name of a broker is not known here",
-    "not_allowed": "the broker knows who asks and does not allow to look",
+    "not_allowed": "the broker accepts the credentials, but they give no right to look",
 }
 
 
@@ -174,9 +174,11 @@ def _registry(definition: RegistryConnection, reader: SecretReader, most_s: floa
 
 def _check_status(status: int, url: str) -> None:
     if status == httpx.codes.UNAUTHORIZED:
-        raise Failed("authentication", f"{url} does not accept who asks (401); correct `username` and `password`, or `token`")
+        raise Failed(
+            "authentication", f"{url} does not accept the credentials (401); correct `username` and `password`, or `token`"
+        )
     if status == httpx.codes.FORBIDDEN:
-        raise Failed("not_allowed", f"{url} knows who asks and does not allow to look (403)")
+        raise Failed("not_allowed", f"{url} accepts the credentials, but they give no right to look (403)")
     if status != httpx.codes.OK:
         raise Failed("unexpected_answer", f"{url}/subjects answers {status}: is that the URL of a schema registry?")
 
@@ -207,11 +209,12 @@ def _s3_failure(definition: S3Connection, text: str) -> Failed:
     if status.group(1) == "401" or (code is not None and code.group(1) in _S3_WHO):
         return Failed(
             "authentication",
-            f"{definition.url} does not accept who asks ({answer}); correct `access_key_id` and `secret_access_key`",
+            f"{definition.url} does not accept the credentials ({answer}); correct `access_key_id` and `secret_access_key`",
         )
     if status.group(1) == "403":
         return Failed(
-            "not_allowed", f"{definition.url} does not allow to list {definition.bucket}, or does not accept who asks ({answer})"
+            "not_allowed",
+            f"{definition.url} does not allow to list {definition.bucket}, or does not accept the credentials ({answer})",
         )
     if status.group(1) == "404":
         return Failed("not_found", f"{definition.url} has no bucket {definition.bucket} ({answer})")
@@ -222,9 +225,9 @@ def _s3_failure(definition: S3Connection, text: str) -> Failed:
 
 _STATES: Final[Mapping[str, tuple[Reason, str]]] = {
     "28P01": ("authentication", "the server does not accept the password; correct `username` and `password`"),
-    "28000": ("authentication", "the server does not accept who asks, from here or without TLS; see its pg_hba.conf"),
+    "28000": ("authentication", "the server does not accept the credentials, from here or without TLS; see its pg_hba.conf"),
     "3D000": ("not_found", "the server has no such database; correct `database`"),
-    "42501": ("not_allowed", "who asks may not connect to this database"),
+    "42501": ("not_allowed", "the user may not connect to this database"),
     "53300": ("failed", "the server has no connection left"),
 }
 

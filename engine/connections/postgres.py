@@ -29,7 +29,7 @@ class PostgresConnection(Connection):
     username: User = Field(description="Who asks.", examples=["slackwater"])
     password: Secret | None = Field(
         default=None,
-        description="null: a certificate says who asks (`tls.certificate`).",
+        description="null: a certificate identifies the client (`tls.certificate`).",
         examples=["env:SLACKWATER_SECRET_SHOP"],
     )
     tls: Tls | None = Field(default=None, description="null: no TLS.")

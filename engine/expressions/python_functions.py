@@ -123,7 +123,7 @@ def compiled(arguments: Sequence[Operand], gaps: Gaps) -> Operand:
     digest = arguments[0].literal if arguments else None
     function = _KNOWN.get(digest) if isinstance(digest, str) else None
     if function is None:
-        raise ExpressionInvalid("unknown_function", f"there is no function {CALL!r}; GET /v1/functions lists those there are")
+        raise ExpressionInvalid("unknown_function", f"there is no function {CALL!r}; GET /v1/functions lists all")
     definition = function.definition
     kinds = [parse_type(text) for text in definition.parameters.values()]
     given = arguments[1:]

@@ -1,7 +1,7 @@
 """How much a batch may emit while it is worked on.
 
 Some operators make much of little: a ``select`` of long texts, a join with thousands of partners. Whoever works for many queries says how many
-bytes a batch may have (``emitting_at_most``), and whoever makes rows counts them as it goes (``Emitted``). A batch that is too large is given
+bytes a batch may have (``emitting_at_most``), and the maker of rows counts them as it goes (``Emitted``). A batch that is too large is given
 up, and tried again with less input: results do not depend on where batches end (T3).
 """
 

@@ -111,7 +111,7 @@ class Operator:
 
     @property
     def waiting(self) -> dict[str, list[Span]]:
-        """What an edit could let go, by the clock's name: at event times, or at the ends of windows; ``<name>.hold``: at wall clocks."""
+        """What an edit could release, by the clock's name: at event times, or at the ends of windows; ``<name>.hold``: at wall clocks."""
         return {}
 
     @property
@@ -126,12 +126,12 @@ class Operator:
 
     @property
     def due_in_ms(self) -> int | None:
-        """By how much stream time must advance until something is let go; None where nothing waits for it."""
+        """By how much stream time must advance until something is released; None where nothing waits for it."""
         return None
 
     @property
     def wakes_at_ms(self) -> int | None:
-        """The wall clock at which something is let go without input; None where nothing waits for it."""
+        """The wall clock at which something is released without input; None where nothing waits for it."""
         return None
 
 

@@ -20,7 +20,7 @@ class CatalogEntry:
         feed: where its records are.
         produced_by: name of the query that writes it, None for a source.
         reads: relations that query reads; empty for a source. Cycles are found with it.
-        is_hidden: who asks shall not be told of it.
+        is_hidden: the caller must not learn of it.
         is_materialised: a source table whose own rows are kept for reading, by a query from it into its own name.
         parts: feeds of other queries whose results are records of this stream as well, in the order in which they were made. A reader
             merges them with its own feed by T2, so how the queries' commits interleave decides nothing.

@@ -6,7 +6,7 @@ from engine.plan.model import Plan
 
 
 def needs_ticks(plan: Plan) -> bool:
-    """Whether tasks have to be told the time also when no record comes (T10, J9, S2), or to go on after a full buffer (S4)."""
+    """Whether tasks must learn the time also when no record comes (T10, J9, S2), or to go on after a full buffer (S4)."""
     has_timer = any(operator.needs_ticks for stage in plan.stages for operator in stage.operators)
     return plan.idle_after_ms is not None or has_timer or bool(feeds_held_for(plan))
 

@@ -220,7 +220,7 @@ class Plan:
 
     Attributes:
         idle_after_ms: T10: after this long without input a task's clocks advance at wall-clock pace; None: they never do.
-        release: number of the newest request to let go at once what an edit has made due (J11).
+        release: number of the newest request to release at once what an edit has made due (J11).
         hash_seed: of the hashes of keys, a launch's (``engine.frames.hashing``).
         inputs: by their index: those that operators name, then the further parts of these.
         functions: in Python, that its texts call.

@@ -2,7 +2,7 @@
 
 Codes:
 
-- ``lateness_depends_on_tasks``: a window or a grace reads what several tasks let go after waiting, each by its own stream time (T1);
+- ``lateness_depends_on_tasks``: a window or a grace reads what several tasks release after waiting, each by its own stream time (T1);
 - ``no_grace_on_derived``: no grace over a relation whose producer emits out of the order of event time;
 - ``no_grace_behind_join``: the same behind a join of the same query;
 - ``event_time_is_arrival``: a window or a grace judges by event time, and the stream's is the time of arrival;

@@ -81,6 +81,8 @@ def claim_epoch(
             (query_id, epoch),
         )
         if held is not None and held.fetchone() is None:
-            raise EpochFenced(f"query {query_id}: it was deleted, or has begun anew, since its launch {epoch} was ordered")
+            raise EpochFenced(
+                f"query {query_id}: it was deleted, or has started from scratch, since its launch {epoch} was ordered"
+            )
         if claiming.fetchone() is None:
             raise EpochFenced(f"query {query_id}: epoch {epoch} is not newer than the one that holds the fence")

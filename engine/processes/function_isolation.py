@@ -1,6 +1,6 @@
 """Takes rights away from the process that runs functions of users: it reads no other process, and as root it has no rights of root.
 
-The environment and the memory of whoever calls hold keys, passwords and secrets of connections, and Linux shows both in ``/proc`` to processes
+The environment and the memory of the caller hold keys, passwords and secrets of connections, and Linux shows both in ``/proc`` to processes
 of the same user. Each step is done where the system has it, and ``can_read_caller`` looks whether they sufficed.
 """
 

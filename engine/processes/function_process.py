@@ -19,7 +19,7 @@ READY = b"r"
 """Sent once everything is imported, so that starting does not count as the function's time."""
 
 REFUSED = b"x"
-"""Sent instead, where a function could read the environment of whoever calls."""
+"""Sent instead, where a function could read the environment of the caller."""
 
 
 def main() -> None:

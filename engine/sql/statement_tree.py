@@ -1,4 +1,4 @@
-"""The nodes of statements: what stands in a script. Names are as they were written; folding letters is for whoever binds them.
+"""The nodes of statements: what stands in a script. Names are as they were written; binding folds letters.
 
 Fields follow the order of the text. What a clause of ours adds to ksqlDB's grammar says so.
 """

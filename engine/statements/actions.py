@@ -45,7 +45,7 @@ class CreateQuery(Action):
         definition: what the query is.
         plan: made of the definition, against the session's catalog.
         is_replace: change the query that writes the relation.
-        discards_state: begin anew where what it keeps does not fit the change.
+        discards_state: start from scratch where what it keeps does not fit the change.
         notes: what the statement left open and how it was understood, in sentences.
     """
 

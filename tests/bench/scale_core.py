@@ -214,7 +214,7 @@ def _look_up(table: VersionedTable, frame: pl.DataFrame) -> Ints:
 
 
 def _pass(buffer: GraceBuffer, frame: pl.DataFrame) -> Ints:
-    """Return the numbers of what is let go."""
+    """Return the numbers of what is released."""
     due = buffer.process(frame, None, int(frame[POS][-1]) + 1, None).frame
     buffer.snapshot()
     return due["n"].to_numpy()

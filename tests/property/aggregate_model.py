@@ -149,7 +149,7 @@ def frame(rows: Sequence[Row], first: int = 0) -> pl.DataFrame:
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:
-    """An output row with values that compare: doubles told apart to the bit, but spreads only to twelve digits."""
+    """An output row with values that compare: doubles distinguished to the bit, but spreads only to twelve digits."""
     return {name: _plain(name, value) for name, value in row.items() if name != "_key_hash"}
 
 

@@ -89,7 +89,7 @@ def frame(rows: Sequence[Row], first_pos: int = 0) -> pl.DataFrame:
 
 
 def emitted(output: pl.DataFrame) -> list[dict[str, Any]]:
-    """The columns that the model gives too; bounds in milliseconds, doubles told apart to the bit."""
+    """The columns that the model gives too; bounds in milliseconds, doubles distinguished to the bit."""
     bounds = [pl.col(name).dt.epoch("ms") for name in ("window_start", "window_end")]
     rows = output.with_columns(bounds).drop("_key_hash").to_dicts()
     return [{name: repr(value) if isinstance(value, float) else value for name, value in row.items()} for row in rows]

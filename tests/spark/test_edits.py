@@ -86,7 +86,7 @@ def test_a_shorter_grace_lets_go_at_once_of_what_is_due_and_only_once(client: Cl
     answer = client.call("PUT", "/v1/queries/priced", shorter, {"flush": "now"})
     assert answer["definition"]["joins"][0]["grace"] == "10s"
     due = [(1, 10), (20, 10), (40, 11), (101, 20), (120, 20), (140, 20)]
-    until("what is due is let go", lambda: len(priced(client)) >= len(due), SECONDS)
+    until("what is due is released", lambda: len(priced(client)) >= len(due), SECONDS)
     print(f"let go after {time.monotonic() - begun:.1f} s")
     assert priced(client) == due
     until("it runs under the new grace", partial(is_read, client, "priced", epoch), SECONDS)
@@ -96,7 +96,7 @@ def test_a_shorter_grace_lets_go_at_once_of_what_is_due_and_only_once(client: Cl
     until("it was restarted", partial(is_read, client, "priced", epoch), SECONDS)
     append(client, "streams", "orders", [("a", 70, 70_000), ("b", 170, 70_000)])
     due += [(58, 11), (60, 11), (158, 20), (160, 20)]
-    until("the rest is let go by the records that follow", lambda: len(priced(client)) >= len(due), SECONDS)
+    until("the rest is released by the records that follow", lambda: len(priced(client)) >= len(due), SECONDS)
     assert priced(client) == sorted(due)
 
 

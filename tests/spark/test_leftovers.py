@@ -1,4 +1,4 @@
-"""What ended launches leave in the JVM and in the driver's Python is let go of. And the jar that does it is made of its sources."""
+"""What ended launches leave in the JVM and in the driver's Python is released of. And the jar that does it is made of its sources."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def relation_of(statement: Describe, session: Session) -> SqlRelation:
     relation = session.relation(folded)
     if relation is None:
         near = meant(folded, session.relations)
-        ending = "SHOW STREAMS and SHOW TABLES list those there are" if near is None else f"did you mean {near}?"
+        ending = "SHOW STREAMS and SHOW TABLES list all" if near is None else f"did you mean {near}?"
         raise StatementRefused("unknown_relation", f"there is no stream or table {folded}; {ending}", name)
     return relation
 

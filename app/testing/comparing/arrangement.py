@@ -16,7 +16,7 @@ from app.testing.comparing.rows import ExpectedRows, Row, equal
 def by_key(expected: ExpectedRows, found: Sequence[Row], key: Sequence[str]) -> tuple[ExpectedRows, list[Row]]:
     """Bring expected and found rows into one order of keys, the order within each key kept.
 
-    Keys are told apart by those of their columns that the expected rows name; where they name none, no order counts.
+    Keys are distinguished by the columns that the expected rows name; if they name none, order does not count.
     """
     named = [name for name in key if name in expected.columns]
     if not named:

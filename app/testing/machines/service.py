@@ -112,7 +112,7 @@ class Service:
         return False
 
     def _children(self) -> list[psutil.Process]:
-        """Everything that was started for this data directory, whoever its parent is now, without the API process itself."""
+        """Every process that was started for this data directory, with any parent, without the API process itself."""
         found = {process.pid: process for process in psutil.process_iter() if str(self.data_dir) in _data_dir_of(process)}
         return [process for process in found.values() if self._process is None or process.pid != self._process.pid]
 

@@ -1249,7 +1249,7 @@ class ComparedItem(Answer):
     """What differs from what is there; empty for `create` and `no_op`."""
 
     effects = Item[tuple[EditEffect, ...]](many(EditEffect))
-    """What an edit in place would let go, close or take away, as of the last commit; estimates are bounds."""
+    """What an edit in place would release, close or remove, as of the last commit; estimates are bounds."""
 
     problems = Item[tuple[ProblemItem, ...]](many(ProblemItem))
     """Why it would be refused; empty: it would not."""

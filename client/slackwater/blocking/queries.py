@@ -239,7 +239,7 @@ class Query:
         Args:
             batch_id: of ``restore_points``.
             definition: edited; None: its own.
-            desired_state: None: as it is.
+            desired_state: None: unchanged.
             dry_run: say what would happen, and do nothing.
         """
         parts = {"desired_state": desired_state, "definition": _or_none(definition)}
@@ -294,7 +294,7 @@ class Query:
 
         Args:
             reason: such as ``late_diverted``.
-            input: the operator that judged them.
+            input: the operator that found them late.
             from_: first event time.
             to: up to, not including, this event time.
             key: column → value of the record.

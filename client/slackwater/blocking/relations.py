@@ -123,7 +123,7 @@ class Relation:
         idempotency_key: str | None = None,
         **params: str | int | bool,
     ) -> Json:
-        """Append one body as it is: Avro, Protocol Buffers, CSV, change events; ``params`` are ``format`` and those that go with it."""
+        """Append one body unchanged: Avro, Protocol Buffers, CSV, change events; ``params`` are ``format`` and those that go with it."""
         headers = {"content-type": content_type, "idempotency-key": idempotency_key or new_key()}
         wanted = request("POST", self._path("records"), content=body, headers=headers, params=params)
         answer: Json = self._transport.json(wanted)

@@ -30,7 +30,7 @@ def tide_chart(status: StatusAnswer, lateness: LatenessAnswer) -> str:
     low, high = _bounds(tasks, graces)
     late = _late_by_operator(status)
     height = TOP + ROW * len(tasks) + 34
-    title = f"{status.name}: where event time stands, by task"
+    title = f"{status.name}: event time by task"
     parts = [label(8, 16, title, size=12), *_legend()]
     for number, task in enumerate(tasks):
         parts.append(_row(task, graces[task.operator], TOP + ROW * number, low, high))

@@ -28,7 +28,7 @@ class Request:
         path: of the service, from ``/`` on, quoted.
         params: of the query string, in order.
         body: sent as JSON; None: there is none.
-        content: sent as it is, instead of ``body``.
+        content: sent unchanged, instead of ``body``.
         is_repeatable: sending it twice has the same effect as once, so it may be repeated if its answer was lost.
         read_timeout_s: time limit of the answer; None: the client's.
     """

@@ -24,7 +24,7 @@ class Strict(FewFields):
 
 
 class Tls(Strict):
-    """How the other side is known, and how it knows who asks."""
+    """How the other side is known, and how it identifies this service."""
 
     ca: PublicPem | None = Field(
         default=None,
@@ -129,7 +129,7 @@ User = Annotated[str, Matching(r"[^\x00]{1,512}", "has 1 to 512 characters, none
 
 
 def refuse_both(**given: Any) -> None:
-    """Refuse two ways of saying who asks.
+    """Refuse two kinds of credentials.
 
     Raises:
         ValueError: more than one is given.

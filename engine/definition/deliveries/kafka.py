@@ -116,7 +116,7 @@ class KafkaDelivery(DeliveryModel):
     guarantee: Literal["exactly_once", "at_least_once"] = Field(
         default="exactly_once",
         description="`exactly_once`: transactions, for readers with `read_committed`. `at_least_once`: no transactions; what may be there twice "
-        "is told by the headers `slackwater-delivery` and `slackwater-sequence`.",
+        "is in the headers `slackwater-delivery` and `slackwater-sequence`.",
     )
 
     def faults(self, columns: tuple[str, ...], key: tuple[str, ...], *, is_table: bool) -> Iterator[Problem]:

@@ -27,7 +27,7 @@ class Traits:
     Attributes:
         is_kept_here: the built-in log holds the records, as they were judged when they were appended: they can be appended to, read by
             offset, followed and searched, and what they were judged by changes only while there are none. Else they are elsewhere, and
-            are judged anew by each query that reads them.
+            are validated again by each query that reads them.
         has_heads: ``log.head`` says where its partitions begin and end, as far as the service knows, in offsets that rise by one with
             each record: so lag is a number of records. Else positions are compared by order alone.
         is_of_host: the records stand on this host beside what is nobody's business: who may see them is a matter of roles.

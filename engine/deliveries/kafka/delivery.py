@@ -60,11 +60,11 @@ _COORDINATOR: Final = {
     KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }  # fmt: skip
 _REFUSED: Final = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "who asks may not write to the topic, or not keep its position there; allow WRITE and READ on it",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "who asks may not use the group; allow READ on groups that begin with slackwater-",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "who asks may not use transactions; allow WRITE and DESCRIBE on transactional ids that "
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user may not write to the topic, or not keep its position there; allow WRITE and READ on it",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "the user may not use the group; allow READ on groups that begin with slackwater-",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the user may not use transactions; allow WRITE and DESCRIBE on transactional ids that "
     "begin with slackwater-, or say at_least_once",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "who asks may not make topics; make it, or allow CREATE",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the user may not make topics; make it, or allow CREATE",
     KafkaError.MSG_SIZE_TOO_LARGE: "a record is larger than the topic takes; raise max.message.bytes",
     KafkaError.INVALID_RECORD: "the topic does not take such records; a compacted topic takes none without a key",
     KafkaError.UNKNOWN_TOPIC_OR_PART: "the topic is not there; make it, or say `create`",

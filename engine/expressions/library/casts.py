@@ -134,7 +134,7 @@ def _text(value: Any, kind: ColumnType) -> str:
 
 
 def _note(gaps: Gaps, arguments: Arguments, result: Operand) -> None:
-    """Note where a text is none of the type; what fails inside a nested value is not told from a NULL there."""
+    """Note where a text is none of the type; what fails inside a nested value looks like a NULL there."""
     if arguments[0].type is not None and not arguments[0].type.is_nested:
         gaps.after_cast(arguments[0], result)
 

@@ -66,7 +66,7 @@ def _instead_of(name: str) -> str:
     if own is not None:
         return f"here it is {own}" if own in FUNCTIONS else own
     near = meant(name, FUNCTIONS)
-    return "GET /v1/functions lists those there are" if near is None else f"did you mean {near}?"
+    return "GET /v1/functions lists all" if near is None else f"did you mean {near}?"
 
 
 _NOW = "a result must not depend on when it is computed; use the event time, or `$event_time_ms` of a record"

@@ -115,7 +115,7 @@ class RegistryHttp:
         answer = Answer(status, parsed, self._shown(_message(parsed, status)))
         if status in (401, 403):
             raise RegistryRefused(
-                f"the schema registry refuses who asks ({status}): {answer.says}; mend the credentials of the registry"
+                f"the schema registry refuses the credentials ({status}): {answer.says}; mend the credentials of the registry"
             )
         if status in _AGAIN:
             return None, f"{httpx.URL(url).host} answers {status}: {answer.says}"

@@ -29,7 +29,7 @@ _EVENT_TIME: Final = "_event_time"
 """A waiting row's event time; its ``_ts`` is its number in the queue, so that the queue's order is first in, first out."""
 
 _SCANNED_ROWS: Final = 4096
-"""Rows looked at in one step when the end of what may go is searched: the cost stays near the number of rows let go."""
+"""Rows looked at in one step when the end of what may go is searched: the cost stays near the number of rows released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class LetGo:
 
     Attributes:
         frame: rows in order, without ``BUFFERED_AT``; ``_pos`` is where they are joined.
-        expired: how many of them a cap let go before the table had got there.
+        expired: how many of them a cap released before the table had got there.
     """
 
     frame: pl.DataFrame
@@ -88,7 +88,7 @@ class HoldBuffer:
         return {"next": self._next, "waiting": self._queue.snapshot()}
 
     def process(self, frame: pl.DataFrame, moment: BatchTime) -> LetGo:
-        """Take new rows in, let go what may.
+        """Take new rows in, and release what may leave.
 
         Args:
             frame: rows with ``BUFFERED_AT``, in the order in which the grace released them.

@@ -72,7 +72,7 @@ def result(_spec: ForeignKeyResult, sources: Sequence[Source], shares: Shares) -
 def stream_stream(spec: StreamStreamJoin, sources: Sequence[Source], shares: Shares) -> States:
     """Share a stream-stream join: records, and those of them that may come with nulls.
 
-    Records are told apart by the number of their arrival, so they are numbered anew. Marks of those that met a partner are worked in.
+    Records are distinguished by the number of their arrival, so they are numbered anew. Marks of those that met a partner are worked in.
     """
     keys = {"left": shares.key, "right": shares.inputs[spec.stream_index]}
     found: list[tuple[str, str, list[list[pl.DataFrame]]]] = []

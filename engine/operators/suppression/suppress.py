@@ -156,7 +156,7 @@ class WallClockSuppressor(Operator):
 
     @property
     def wakes_at_ms(self) -> int | None:
-        """When the oldest entry is due; None when nothing is held, or when only records let go. At once after a full buffer."""
+        """When the oldest entry is due; None when nothing is held, or when only records release. At once after a full buffer."""
         if self._unhandled.has_any:
             return 0
         return None if self._spec.is_event_driven else self._buffer.oldest

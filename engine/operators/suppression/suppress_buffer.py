@@ -41,7 +41,7 @@ _UNBOUNDED: Final = 1 << 62
 
 
 class Gain(NamedTuple):
-    """What some changes let go, and why the changes from some position on were not handled."""
+    """What some changes release, and why the changes from some position on were not handled."""
 
     frame: pl.DataFrame
     failure: BufferFull | None = None

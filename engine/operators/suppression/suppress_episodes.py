@@ -296,7 +296,7 @@ Heads = Callable[[int], list[tuple[int, int, int, int]]]
 
 
 def plan_bounded(steps: Steps, held: PendingEntries, heads: Heads, rows: int, size: int, bounds: Bounds) -> Bounded:
-    """Handle change after change: replace or hold, let go what is due, then the oldest until the buffer fits (``emit_early``).
+    """Handle change after change: replace or hold, release what is due, then the oldest until the buffer fits (``emit_early``).
 
     Args:
         steps: the changes; at least one.

@@ -2,7 +2,7 @@
 
 A replayed record is joined now, as of its own time. It is not judged again, moves no clock of the join and waits for nothing; the
 operators behind the join handle its row like any other. Only joins of a stream with a table replay: what closed windows or expired
-histories refused cannot be taken in without changing what was told as final.
+histories refused cannot be taken in without changing what was final.
 """
 
 from __future__ import annotations

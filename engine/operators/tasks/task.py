@@ -164,7 +164,7 @@ class Task:
             now_ms: the batch's wall clock; one that went back is taken as the last one (T5).
             readings: how far the batch read the feeds' partitions, where some operator holds for it (J9).
             awake_ms: since when, by the wall clock, nothing that came was left unread: before that no silence counts; None: always.
-            is_release: let go behind the records what an edit has made due (J11).
+            is_release: release behind the records what an edit has made due (J11).
             is_upstream_active: records came to a task of the stage before, or to an input of a later one: this one is not silent either.
             replays: late records that go through again behind all that.
         """
@@ -203,7 +203,7 @@ class Task:
         )
 
     def _advance(self, advance: Advance, last_ms: int, arrivals: Arrivals, made: _Made) -> None:
-        """Let stream times rise, from one moment at which something is let go to the next.
+        """Let stream times rise, from one moment at which something is released to the next.
 
         What one operator lets go the next one takes at its own moment, so the number of ticks makes no difference.
         """

@@ -34,9 +34,9 @@ def forced_rows(running: pl.DataFrame | None) -> I64:
 def turns(
     operator: Operator, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime, first: int
 ) -> list[OperatorOutput]:
-    """Let an operator handle a batch; where silence is at work timers, records and silence in turn: what each lets go is told apart.
+    """Let an operator handle a batch; where silence is at work timers, records and silence in turn: what each releases is distinguished.
 
-    In an idle task its stream time rises from where it was before the batch. Rows that the operator before let go in the same advance
+    In an idle task its stream time rises from where it was before the batch. Rows that the operator before released in the same advance
     have moved it already; only what is missing then is added.
 
     Args:

@@ -1,7 +1,7 @@
 """Windows whose final rows are results and whose open ones can be read meanwhile (``into.materialize_open``).
 
 Two aggregators see the same records: one tells finals, the other every change. The changes are marked (``OPEN_ROW``,
-``OPEN_DELETE``), so that they are told apart from results wherever they go. That keeps the state twice; an aggregator that told both
+``OPEN_DELETE``), so that they are distinguished from results wherever they go. That keeps the state twice; an aggregator that told both
 would have to read, for each batch, what ``final`` saves reading until the end.
 """
 

@@ -162,7 +162,9 @@ def _check_given_key(scope: Scope, selected: Selected, grouping: Grouping | None
     """Check a key that is not that of what is read: any columns of a stream; they may be null (T6)."""
     into, types = scope.definition.into, dict(selected.types)
     if into.table is not None or grouping is not None or running.kind == "table":
-        reason = "an aggregation's is its group" if grouping is not None else "a table's rows are told apart by the one they have"
+        reason = (
+            "an aggregation's is its group" if grouping is not None else "a table's rows are distinguished by the one they have"
+        )
         detail = f"`key` gives the records of a stream another key, and {reason}; leave it out"
         scope.problems.add("/into/key", "unsupported_option", detail)
         return
@@ -195,9 +197,7 @@ def _check_event_time(scope: Scope, types: Mapping[str, ColumnType]) -> None:
         detail = f"{into.event_time} is of type {kind}, which has no format; leave it out"
         problems.add("/into/event_time_format", "unsupported_option", detail)
     if into.versioned is not None:
-        detail = (
-            "versions of a row are told apart by the event times of what made them; leave out one of `versioned` and `event_time`"
-        )
+        detail = "versions of a row are distinguished by the event times of what made them; leave out one of `versioned` and `event_time`"
         problems.add("/into/event_time", "unsupported_option", detail)
 
 

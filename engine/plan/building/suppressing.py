@@ -104,7 +104,7 @@ def plan_suppress(
 def closes_after(definition: QueryDefinition, closing_delay_ms: int | None) -> int | None:
     """Return how long after its end a window's row stays as it is shown; None without windows, or where stream time does not say it.
 
-    What a limit in event time holds back is let go by as much stream time later; what one in wall clock holds back, at any.
+    What a limit in event time holds back is released by as much stream time later; what one in wall clock holds back, at any.
     """
     suppress = definition.suppress
     if closing_delay_ms is None or suppress.mode == "until_wall_clock_time_limit":

@@ -65,7 +65,7 @@ class Operator:
 
     @property
     def needs_ticks(self) -> bool:
-        """Whether it has to be told the time also when no record comes (S2), or to go on after a full buffer (S4)."""
+        """Whether it must learn the time also when no record comes (S2), or to go on after a full buffer (S4)."""
         return False
 
     @property

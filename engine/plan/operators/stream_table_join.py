@@ -18,7 +18,7 @@ class Hold:
         until: ``table_time``: every partition of the table was read up to the record's event time + slack; ``caught_up``: or to
             its end.
         at_most_ms: longest wait, by wall clock, since the record was buffered.
-        max_rows: more than this are not held: the oldest are let go.
+        max_rows: more than this are not held: the oldest are released.
     """
 
     until: Literal["table_time", "caught_up"]

@@ -54,7 +54,7 @@ class Suppression(StatefulOperator):
 
     @property
     def stops_when_full(self) -> bool:
-        """Whether it waits, without taking records, for the query to be told to go on (S4)."""
+        """Whether it waits, without taking records, for the query for the command to go on (S4)."""
         return self.buffer is not None and self.buffer.when_full == "stop"
 
     @property

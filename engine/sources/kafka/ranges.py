@@ -122,7 +122,7 @@ class Topic:
         raise RecordsRemoved(
             f"topic {self.place.topic!r}, partition {partition}: records {start} to {low - 1} were removed by its retention before "
             f'this query read them. PUT the source {sources} with `"on_lost": "skip"` in its connector, and restart the query: it goes '
-            "on behind them and counts them (`records_lost`). Or keep records longer (`retention.ms`), and begin anew without state",
+            "on behind them and counts them (`records_lost`). Or keep records longer (`retention.ms`), and start from scratch without state",
             low,
         )
 

@@ -253,7 +253,7 @@ class KafkaReader(UsualAnswers):
         text = f"topic {self.place.topic!r}, {text}: {why}"
         if is_committed:
             return RecordsReplaced(
-                f"{text}. Results rest on records that are gone. Begin anew without state: "
+                f"{text}. Results rest on records that are gone. Start from scratch without state: "
                 "PUT /v1/queries/<name>?state=discard with its definition"
             )
         return SourceUnavailable(f"{text}. The next attempt goes on from what is committed")

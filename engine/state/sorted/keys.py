@@ -1,4 +1,4 @@
-"""Keys told apart by their values where they share a 64-bit hash: numbers for the keys that a batch concerns.
+"""Keys distinguished by their values where they share a 64-bit hash: numbers for the keys that a batch concerns.
 
 State is sorted and searched by hash. A hash may be that of several keys, so what was found by it is compared with the key's columns here.
 Keys of one hash are as good as never there, and then this costs one comparison of columns: the exact way, in Python, is for the rows of such

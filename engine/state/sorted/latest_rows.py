@@ -7,7 +7,7 @@ table's changes by V1, V7 and TT2 and says which row each one replaces. A batch 
     found = batch.before(keys, sequence)      # the latest row at any place
     table.commit(batch)                       # appends one segment
 
-Rows are told apart by ``_pos``, which here is the operator's own count of what it handled: it rises from row to row.
+Rows are distinguished by ``_pos``, which here is the operator's own count of what it handled: it rises from row to row.
 """
 
 from __future__ import annotations

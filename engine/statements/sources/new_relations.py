@@ -23,7 +23,7 @@ def existing_relation(statement: CreateRelation | CreateAs, session: Session) ->
     if statement.is_if_not_exists:
         return Nothing(f"there is a {known.kind} {known.name} already")
     if not statement.is_replace and known.name != name:
-        detail = f"{name} and {known.name} would be one relation here: names are told apart by their letters and digits, whatever their case"
+        detail = f"{name} and {known.name} would be one relation here: names are distinguished by their letters and digits, whatever their case"
         raise StatementUnsupported("name_not_supported", detail, statement.name)
     if not statement.is_replace:
         raise StatementRefused(

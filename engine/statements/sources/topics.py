@@ -15,7 +15,7 @@ from engine.statements.context.session import Format, Session, SqlRelation, Topi
 from engine.statements.context.type_names import shown
 
 FORMATS: Final = tuple(RECORD_FORMATS)
-"""Those that the language has; which of them can be read is for whoever reads them."""
+"""Those that the language has; the reader decides which of them can be read."""
 
 _DEFAULT_KEY: Final = "ksql.persistence.default.format.key"
 _DEFAULT_VALUE: Final = "ksql.persistence.default.format.value"

@@ -65,7 +65,7 @@ def test_a_quiet_key_is_released_by_the_wall_clock_and_an_idle_task_closes_its_w
     with running(launcher, held) as (_, first), running(launcher, final) as (_, second):
         launcher.append("events", [{"k": "a", "v": 1, "ts": 100}, {"k": "a", "v": 2, "ts": 200}, {"k": "b", "v": 1, "ts": 300}])
         until("both have read the records", lambda: min(read_rows(launcher, first), read_rows(launcher, second)) == 3)
-        until("the counts are let go", lambda: [row[:2] for row in launcher.view("held")] == [("a", 2), ("b", 1)])
+        until("the counts are released", lambda: [row[:2] for row in launcher.view("held")] == [("a", 2), ("b", 1)])
         closed = until("the windows close", lambda: len(launcher.view("final")) == 2 and launcher.view("final"))
         names = final.output.columns.names
         assert [(row[0], row[names.index("n")], row[names.index("forced")]) for row in closed] == [("a", 2, True), ("b", 1, True)]
@@ -88,7 +88,7 @@ def test_a_hold_waits_for_the_table_and_lets_go_at_the_latest_after_at_most(laun
         found = until("the table is read that far", lambda: launcher.stream("priced").to_dicts())
         assert [record["price"] for record in found] == [7]
         launcher.append("events", [{"k": "a", "v": 2, "ts": 50_000}])
-        until("it is let go without the table", lambda: launcher.stream("priced").height == 2)
+        until("it is released without the table", lambda: launcher.stream("priced").height == 2)
         assert launcher.counters(identity)["p", "hold_expired"] == 1
 
 

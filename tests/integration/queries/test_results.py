@@ -37,7 +37,7 @@ def test_a_join_waits_for_the_table_and_writes_a_stream(launcher: InProcessLaunc
     launcher.append("flights", [flight("JFK", 80_000, 5), flight("LGA", 80_000, 6), flight("JFK", 7_000, 7)])
     launcher.run(plan, identity, epoch=2)
     rows = {(k, n): temp for k, n, temp in launcher.stream("joined").select("k", "n", "temp").iter_rows()}
-    # 1 and 2 were let go by 3 and 4, before any weather was there; 3 and 4 waited for it; 7 is late and joined at once.
+    # 1 and 2 were released by 3 and 4, before any weather was there; 3 and 4 waited for it; 7 is late and joined at once.
     assert rows == {("JFK", 1): None, ("LGA", 2): None, ("JFK", 3): 25, ("LGA", 4): None, ("JFK", 7): 20}
     assert launcher.counters(identity)["w", "late_joined"] == 1
     assert sum(launcher.commit(identity)["detail"]["buffered"]["w"].values()) == 2

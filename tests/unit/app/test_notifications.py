@@ -1,4 +1,4 @@
-"""Listening for notifications: when the connection is lost, its socket's number is let go at once."""
+"""Listening for notifications: when the connection is lost, its socket's number is released at once."""
 
 from __future__ import annotations
 

@@ -1933,7 +1933,7 @@ export interface components {
             changes: components["schemas"]["EditChange"][];
             /**
              * Effects
-             * @description What an edit in place would let go, close or take away, as of the last commit; estimates are bounds.
+             * @description What an edit in place would release, close or remove, as of the last commit; estimates are bounds.
              */
             effects: components["schemas"]["EditEffect"][];
             /**
@@ -6348,7 +6348,7 @@ export interface components {
             create: components["schemas"]["NewTopic"] | null;
             /**
              * Guarantee
-             * @description `exactly_once`: transactions, for readers with `read_committed`. `at_least_once`: no transactions; what may be there twice is told by the headers `slackwater-delivery` and `slackwater-sequence`.
+             * @description `exactly_once`: transactions, for readers with `read_committed`. `at_least_once`: no transactions; what may be there twice is in the headers `slackwater-delivery` and `slackwater-sequence`.
              * @default exactly_once
              * @enum {string}
              */
@@ -6548,7 +6548,7 @@ export interface components {
             username: string;
             /**
              * Password
-             * @description null: a certificate says who asks (`tls.certificate`).
+             * @description null: a certificate identifies the client (`tls.certificate`).
              * @default null
              * @example env:SLACKWATER_SECRET_SHOP
              */
@@ -7287,7 +7287,7 @@ export interface components {
         };
         /**
          * Tls
-         * @description How the other side is known, and how it knows who asks.
+         * @description How the other side is known, and how it identifies this service.
          */
         Tls: {
             /**
@@ -20042,7 +20042,7 @@ export interface operations {
                      *             }
                      *           ],
                      *           "result": "type of x; a decimal is one digit wider",
-                     *           "description": "The nearest number with so many digits behind the point (written out, 0 to 30; without them none); halves go away from zero.",
+                     *           "description": "The nearest number with this many digits behind the point (written out, 0 to 30; without them none); halves go away from zero.",
                      *           "examples": [
                      *             {
                      *               "expression": "round(2.5)",

@@ -83,7 +83,7 @@ def _lines(pipe: Any) -> Iterator[dict[str, Any]]:
             except (ValueError, RecursionError) as error:
                 detail = f"line {number} of standard input is no JSON: {error}"
                 raise UsageError(
-                    detail, "each line is one object; what stands before it in whole batches is appended", FAILED
+                    detail, "each line is one object; whole batches before this line are appended", FAILED
                 ) from error
 
 

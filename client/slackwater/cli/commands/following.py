@@ -44,7 +44,7 @@ def tail(
         ),
     ] = None,
     cursor: Annotated[str | None, typer.Option(help="Go on behind this cursor, which --json shows, instead.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after this many changes.")] = None,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Go on until Ctrl-C, or end at the present end.")] = True,
 ) -> None:
     """Follow the changes of a table or the records of a stream, each once, across lost connections and restarts.

@@ -22,11 +22,11 @@ SHOWN: Final = 20
 """So many late records are shown where nobody says how many."""
 
 COUNTED: Final = 1_000
-"""Up to so many late records are counted before somebody is asked whether to replay them."""
+"""The most late records that are counted before the question whether to replay them."""
 
 Query = Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=completing.queries)]
 Reason = Annotated[str | None, typer.Option(help="Why they are here, such as late_diverted.")]
-Input = Annotated[str | None, typer.Option("--input", help="The operator that judged them.")]
+Input = Annotated[str | None, typer.Option("--input", help="The operator that found them late.")]
 Begin = Annotated[str | None, typer.Option("--from", help="First event time: 2025-01-01T12:00:00Z.")]
 End = Annotated[str | None, typer.Option("--to", help="Up to, not including, this event time.")]
 Key = Annotated[list[str] | None, typer.Option("--key-column", help="column=value of the record; can be repeated.")]
@@ -165,7 +165,7 @@ def replay(
     again: Annotated[bool, typer.Option("--again", help="Also those that were replayed before.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Let late records go through the query again: each is joined now, as of its own event time."""
+    """Send late records through the query again: each is joined now, as of its own event time."""
     here = invocation_of(context)
     chosen = _Chosen(query, reason, at, begin, end, key)
     if ids:

@@ -24,7 +24,7 @@ from slackwater.rows.statuses import Status
 
 _PANEL = "Looking"
 WAIT_S: Final = 60.0
-"""For so long commands wait that are told to, and not for how long."""
+"""Default time of commands that wait."""
 
 
 def add_to(cli: typer.Typer) -> None:

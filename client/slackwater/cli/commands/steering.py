@@ -113,7 +113,7 @@ def delete(
         if sources:
             raise UsageError(
                 f"--keep-result is of queries, and {sources[0]} is none",
-                "delete it in a command of its own, without --keep-result",
+                "delete it with a separate command, without --keep-result",
             )
     for _, each in found:
         here.output.note(_what_goes(each, keeps_result=keep_result), None)

@@ -145,9 +145,7 @@ def _everything(client: Client) -> Iterator[_Exported]:
     queries: list[QueryAnswer] = [each for each in client.queries.list() if not each.internal]
     for query in queries:
         body = {name: value for name, value in query.definition.items() if name != "name"}
-        if (
-            body.get("desired_state") == "running"
-        ):  # the usual case: a file that leaves it open lets whoever pauses a query pause it
+        if body.get("desired_state") == "running":  # the usual case: without it in the file, a query can be paused by hand
             del body["desired_state"]
         yield _Exported("query", query.name, body)
 

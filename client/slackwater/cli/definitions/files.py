@@ -226,7 +226,7 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
         if isinstance(key, dict | list | set):
             raise yaml.constructor.ConstructorError(None, None, "a key is a text", mark)
         if key in unique_keys:
-            raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands there twice", mark)
+            raise yaml.constructor.ConstructorError(None, None, f"{key!r} appears twice", mark)
         unique_keys.add(key)
     return dict(zip(keys, (loader.construct_object(value, deep=True) for _, value in node.value), strict=True))
 
@@ -256,7 +256,7 @@ def _documents(text: str, shown: Path) -> Iterator[tuple[int, Any]]:
         while loader.check_node():
             node: Any = loader.get_node()
             if _size(node, {}) > MAX_VALUES:
-                detail = f"more than {MAX_VALUES:,} values, each alias as what it stands for"
+                detail = f"more than {MAX_VALUES:,} values, with every alias expanded"
                 raise yaml.composer.ComposerError(None, None, detail, node.start_mark)
             document = loader.construct_document(node)
             if document is not None:

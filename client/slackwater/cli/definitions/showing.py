@@ -24,9 +24,9 @@ LOOK: Final[Mapping[Action, tuple[str, str, str]]] = {
 """Sign, style and words of each action."""
 
 EFFECTS: Final[Mapping[str, str]] = {
-    "records_let_go": "records that wait are let go",
+    "records_let_go": "records that wait are released",
     "windows_closed": "windows close",
-    "updates_let_go": "updates that are held back are let go",
+    "updates_let_go": "suppressed updates are released",
     "buffer_overrun": "rows are beyond the new bound",
     "rows_removed": "rows are removed",
     "versions_unreadable": "versions can no longer be read",

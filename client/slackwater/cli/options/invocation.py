@@ -179,7 +179,7 @@ def _refuse_unread(error: Any) -> int:
 
 
 class ReportingCommand(TyperCommand):
-    """A command whose errors are told."""
+    """A command that reports its errors."""
 
     def invoke(self, ctx: Any) -> Any:
         """See ``click.Command``."""

@@ -137,10 +137,10 @@ def detail_of(status: Status) -> Sequence[tuple[str, str]]:
     """Return the details of the selected query."""
     waiting = ", ".join(f"{count:,} in {operator}" for operator, count in status.buffered.items() if count)
     counted = ", ".join(f"{each.count:,} {each.reason} at {each.input}" for each in status.counters)
-    told = [
+    shown = [
         (status.name, f"{status.state} for {age(status.state_since)}, limited by {status.limited_by}, launch {status.epoch}"),
         ("why", "" if status.reason is None else f"{status.reason.code}: {status.reason.detail}"),
         ("waiting", waiting),
         ("counted", counted),
     ]
-    return [(name, value) for name, value in told if value]
+    return [(name, value) for name, value in shown if value]

@@ -237,13 +237,13 @@ ARRAYS: Sequence[Function] = (
     ),
     Function(
         "slice", "a: array, first: whole number, last: whole number", "type of a",
-        "The elements from one position to another, both counted from 1 and NULL for the end; NULL where there are not so many.",
+        "The elements from one position to another, both counted from 1 and NULL for the end; NULL if there are fewer.",
         (Example("slice(ARRAY[1, 2, 3], 2, 3)", [2, 3]), Example("slice(ARRAY[1, 2], 1, 3)", None)),
         sliced, ksqldb=("SLICE",),
     ),
     Function(
         "generate_series", "first: whole number, last: whole number, step?: whole number", "array<int>; of bigint array<bigint>",
-        f"The numbers from one to another, in steps of 1 or -1 unless told; NULL and counted for a step of 0 or the wrong sign, or of more than "
+        f"Numbers from one to the other, in steps of 1 or -1 if none is given; NULL (counted) for a step of 0 or of wrong sign, or of more than "
         f"{MAX_ARRAY_ELEMENTS:,}.",
         (Example("generate_series(1, 3)", [1, 2, 3]), Example("generate_series(6, 1, -2)", [6, 4, 2])),
         series, gaps=without_result("outside_domain"), ksqldb=("GENERATE_SERIES",),

@@ -177,7 +177,7 @@ NUMBERS: Sequence[Function] = (
     ),
     Function(
         "round", "x: number, digits?: whole number", "type of x; a decimal is one digit wider",
-        "The nearest number with so many digits behind the point (written out, 0 to 30; without them none); halves go away from zero.",
+        "The nearest number with this many digits behind the point (written out, 0 to 30; without them none); halves go away from zero.",
         (Example("round(2.5)", 3.0), Example("round(-1.25, 1)", -1.3)), round_to, gaps=_OF_ROUNDING,
     ),
     Function(

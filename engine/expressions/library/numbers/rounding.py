@@ -78,7 +78,7 @@ def _to_whole(value: pl.Expr, *, to_nearest: bool) -> pl.Expr:
 
 
 def _to_digits(value: pl.Expr, digits: pl.Expr, *, to_nearest: bool) -> pl.Expr:
-    """Return doubles with so many digits behind the point; of a negative count, with so many zeros before it."""
+    """Return doubles with this many digits behind the point; of a negative count, with so many zeros before it."""
     stepped = _nearest if to_nearest else _towards_zero
 
     def build(given: pl.Expr, places: pl.Expr) -> pl.Expr:
@@ -137,7 +137,7 @@ def _rounding(name: str, *, to_nearest: bool) -> Callable[[Arguments], Operand]:
 ROUNDING: Sequence[Function] = (
     Function(
         "ksql_round", "x: number, digits?: whole number", "bigint; with digits the type of x, of a whole number double",
-        "The nearest number with so many digits behind the point, as ksqlDB gives it: halves go up; below zero digits before the point.",
+        "The nearest number with this many digits behind the point, as ksqlDB gives it: halves go up; below zero digits before the point.",
         (
             Example("ksql_round(2.5)", 3), Example("ksql_round(-2.5)", -2), Example("ksql_round(2.675, 2)", 2.68),
             Example("ksql_round(12345.6, -2)", 12300.0),

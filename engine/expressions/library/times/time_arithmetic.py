@@ -105,32 +105,32 @@ _TAKES: Final = "unit: string, number: whole number, "
 _NEW_YEAR: Final = "CAST('2013-01-01T00:00:00Z' AS timestamp)"
 TIME_ARITHMETIC: Sequence[Function] = (
     Function(
-        "date_add", f"{_TAKES}date: date", "date", f"The date so many units later; {_UNIT}. Parts of days are left out.",
+        "date_add", f"{_TAKES}date: date", "date", f"The date this many units later; {_UNIT}. Parts of days are left out.",
         (Example("format_date(date_add('days', 31, DATE '2013-01-01'), 'yyyy-MM-dd')", "2013-02-01"),), _to_date("date_add", 1),
         gaps=_OUTSIDE, elsewhere=("adddate",), ksqldb=("DATEADD",),
     ),
     Function(
-        "date_sub", f"{_TAKES}date: date", "date", f"The date so many units earlier; {_UNIT}. Parts of days are left out.",
+        "date_sub", f"{_TAKES}date: date", "date", f"The date this many units earlier; {_UNIT}. Parts of days are left out.",
         (Example("format_date(date_sub('hours', 24, DATE '2013-01-01'), 'yyyy-MM-dd')", "2012-12-31"),), _to_date("date_sub", -1),
         gaps=_OUTSIDE, elsewhere=("subdate",), ksqldb=("DATESUB",),
     ),
     Function(
-        "time_add", f"{_TAKES}time: time", "time", f"The time of the day so many units later, after midnight from 0:00 on; {_UNIT}.",
+        "time_add", f"{_TAKES}time: time", "time", f"The time of day this many units later, after midnight from 0:00 on; {_UNIT}.",
         (Example("format_time(time_add('hours', 2, CAST('23:30:00' AS time)), 'HH:mm')", "01:30"),), _to_time("time_add", 1),
         ksqldb=("TIMEADD",),
     ),
     Function(
-        "time_sub", f"{_TAKES}time: time", "time", f"The time of the day so many units earlier, before midnight from 24:00 on; {_UNIT}.",
+        "time_sub", f"{_TAKES}time: time", "time", f"The time of day this many units earlier, before midnight from 24:00 on; {_UNIT}.",
         (Example("format_time(time_sub('minutes', 31, CAST('00:30:00' AS time)), 'HH:mm')", "23:59"),), _to_time("time_sub", -1),
         ksqldb=("TIMESUB",),
     ),
     Function(
-        "timestamp_add", f"{_TAKES}time: timestamp", "timestamp", f"The time so many units later; {_UNIT}.",
+        "timestamp_add", f"{_TAKES}time: timestamp", "timestamp", f"The time this many units later; {_UNIT}.",
         (Example(f"timestamp_add('minutes', 90, {_NEW_YEAR})", "2013-01-01T01:30:00Z"),), _to_timestamp("timestamp_add", 1),
         gaps=_OUTSIDE, elsewhere=("dateadd",), ksqldb=("TIMESTAMPADD",),
     ),
     Function(
-        "timestamp_sub", f"{_TAKES}time: timestamp", "timestamp", f"The time so many units earlier; {_UNIT}.",
+        "timestamp_sub", f"{_TAKES}time: timestamp", "timestamp", f"The time this many units earlier; {_UNIT}.",
         (Example(f"timestamp_sub('days', 1, {_NEW_YEAR})", "2012-12-31T00:00:00Z"),), _to_timestamp("timestamp_sub", -1),
         gaps=_OUTSIDE, ksqldb=("TIMESTAMPSUB",),
     ),
@@ -141,7 +141,7 @@ TIME_ARITHMETIC: Sequence[Function] = (
         ksqldb=("CONVERT_TZ",),
     ),
     Function(
-        "from_days", "days: whole number", "date", "The date so many days after 1970-01-01; NULL outside the years 1 to 9999.",
+        "from_days", "days: whole number", "date", "The date that is this many days after 1970-01-01; NULL outside the years 1 to 9999.",
         (Example("format_date(from_days(365), 'yyyy-MM-dd')", "1971-01-01"),), from_days, gaps=_OUTSIDE, ksqldb=("FROM_DAYS",),
     ),
     Function(

@@ -176,7 +176,7 @@ TIME_TEXTS: Sequence[Function] = (
     ),
     Function(
         "timestamp_to_string", "milliseconds: whole number, pattern: string, zone?: string", "string",
-        "As `format_timestamp`, of the time so many milliseconds after 1970.",
+        "As `format_timestamp`, of the time that is this many milliseconds after 1970.",
         (Example("timestamp_to_string(1357139045006, 'HH:mm:ss.SSS')", "15:04:05.006"),), timestamp_to_string, gaps=_UNREAD,
         ksqldb=("TIMESTAMPTOSTRING",),
     ),
@@ -186,7 +186,7 @@ TIME_TEXTS: Sequence[Function] = (
         _parse("string_to_timestamp", _read_milliseconds, BIGINT), gaps=_UNREAD, ksqldb=("STRINGTOTIMESTAMP",),
     ),
     Function(
-        "date_to_string", "days: whole number, pattern: string", "string", "As `format_date`, of the date so many days after 1970-01-01.",
+        "date_to_string", "days: whole number, pattern: string", "string", "As `format_date`, of the date this many days after 1970-01-01.",
         (Example("date_to_string(1, 'yyyy-MM-dd')", "1970-01-02"),), date_to_string, gaps=_UNREAD, ksqldb=("DATETOSTRING",),
     ),
     Function(

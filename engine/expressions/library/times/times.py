@@ -72,7 +72,7 @@ TIMES: Sequence[Function] = (
         elsewhere=("datetrunc",),
     ),
     Function(
-        "to_timestamp", "milliseconds: whole number", "timestamp", "The time so many milliseconds after 1970; NULL outside the years 1 to 9999.",
+        "to_timestamp", "milliseconds: whole number", "timestamp", "Milliseconds after 1970 as a time; NULL outside the years 1 to 9999.",
         (Example("to_timestamp(1357041600000)", "2013-01-01T12:00:00Z"),), to_timestamp,
         gaps=gaps.without_result("outside_domain"), elsewhere=("from_unixtime",), ksqldb=("FROM_UNIXTIME",),
     ),

@@ -34,7 +34,7 @@ class ListAccumulator(Accumulator):
 
 
 class DistinctCount(ListAccumulator):
-    """``count(distinct x)``, exact: a partial is the list of its distinct values. Null where they are too many to be told apart."""
+    """``count(distinct x)``, exact: a partial is the list of its distinct values. Null where they are too many to be distinguished."""
 
     def __init__(self, prefix: str, result: ColumnType, room: Room) -> None:
         super().__init__(prefix, result)

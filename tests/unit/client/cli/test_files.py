@@ -84,7 +84,7 @@ def test_a_circle_is_left_to_the_service(tmp_path: Path) -> None:
         ("stream: a\ntable: b\n", "a.yaml:1: say once what it is"),
         ("stream: 3\n", "a.yaml:1: say once what it is"),
         ("query: q\nfrom: {stream: a}\n", "a.yaml:1: query q does not say what it writes"),
-        ("stream: a\nkey: [x]\nkey: [y]\n", "'key' stands there twice"),
+        ("stream: a\nkey: [x]\nkey: [y]\n", "'key' appears twice"),
         ("stream: [\n", "a.yaml:2"),
         ("stream: a\n---\nstream: a\n", "a.yaml:3: a is defined in a.yaml:1 already"),
         ("query: q\nfrom: {stream: a}\ninto: {table: t}\n---\ntable: t\n", "t is defined in a.yaml:1 already"),
