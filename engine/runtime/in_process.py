@@ -20,7 +20,7 @@ from engine.runtime.limits.execution_mode import ExecutionMode
 from engine.runtime.planning.batch_planner import BatchPlanner
 from engine.runtime.source import PacketReader
 
-LOOK_S: Final = 0.02
+POLL_S: Final = 0.02
 """Interval between looks for records while no query has any."""
 
 
@@ -43,12 +43,12 @@ class InProcessQuery(LaunchedQuery):
             self._planner.prepare()
 
     def run_batch(self) -> bool:
-        """Read and commit a batch, if there are records. Return whether there was one; an error ends the query."""
+        """Read and commit a batch, if there are records; an error ends the query or shrinks its batches. Return whether it did anything."""
         with self._in_batch:
             try:
                 return self.is_active and self._run_batch()
-            except Exception as error:  # noqa: BLE001 - remembered as this query's end
-                if self.goes_on_after(error):
+            except Exception as error:  # noqa: BLE001 - ends this query only
+                if self.shrink_to_retry(error):
                     self._begin()
                     return True
                 self.fail(error)
@@ -134,7 +134,7 @@ class InProcessExecutor:
                 queries = list(self._queries)
                 if self._is_closed:
                     return
-            had_records = [query.run_batch() for query in queries]
-            if not any(had_records):
+            did_work = [query.run_batch() for query in queries]
+            if not any(did_work):
                 with self._changed:
-                    self._changed.wait(LOOK_S if queries else None)
+                    self._changed.wait(POLL_S if queries else None)

@@ -90,7 +90,7 @@ def test_queries_are_exact_on_hosts_without_a_common_directory_before_a_bad_stor
             feeder = start(running, client, doled)
             with troubled(store, random.Random(seed + 1)):
 
-                def goes_on_after(kill: Callable[[], object], share: float) -> None:
+                def shrink_to_retry(kill: Callable[[], object], share: float) -> None:
                     doled.let(share)
                     until(f"{share:.0%} was sent", lambda: feeder.acknowledged >= len(sent) * (share - 0.1), QUIET_S)
                     before = newest(client)
@@ -100,11 +100,11 @@ def test_queries_are_exact_on_hosts_without_a_common_directory_before_a_bad_stor
                         "every query committed again", lambda: all(newest(client)[name] > before[name] for name in NAMES), QUIET_S
                     )
 
-                goes_on_after(standalone.kill_executor, 0.2)
-                goes_on_after(lambda: standalone.kill_host(1), 0.4)
+                shrink_to_retry(standalone.kill_executor, 0.2)
+                shrink_to_retry(lambda: standalone.kill_host(1), 0.4)
                 standalone.start_host(1)
                 above = epochs(client)
-                goes_on_after(running.kill_driver, 0.6)
+                shrink_to_retry(running.kill_driver, 0.6)
                 until("all queries were launched again", partial(runs, client, above), QUIET_S)
                 store.trouble = Trouble(is_away=True)
                 doled.let(1)

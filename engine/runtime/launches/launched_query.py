@@ -90,11 +90,11 @@ class LaunchContext:
 
 
 class LaunchedQuery:
-    """A launched query: its plan, its position, its state of life. Methods may be called from any thread.
+    """A launched query: its plan, its position, whether it has ended. Methods may be called from any thread.
 
     Attributes:
-        on_weight: called after a commit with whether it is heavy.
-        on_settled: called after each commit.
+        on_load: called after a commit with whether the query is heavy.
+        after_commit: called after each commit.
         on_failed: called once with the error that ended it.
         is_settled: it has committed something since this was set to false.
 
@@ -114,13 +114,13 @@ class LaunchedQuery:
         self._failure: BaseException | None = None
         self._is_over = False
         self._blobs: BlobFolder | None = None
-        self._is_overlapped = False
+        self._reads_ahead = False
         self._progress: BatchProgress | None = None
         self._sink = Sink(context.dsn, plan, launch.query_id, launch.checkpoint_id, launch.epoch)
         self._sink.retaining = context.options.retaining
         self._committing = threading.Lock()
-        self.on_weight: Callable[[bool], None] | None = None
-        self.on_settled: Callable[[], None] | None = None
+        self.on_load: Callable[[bool], None] | None = None
+        self.after_commit: Callable[[], None] | None = None
         self.on_failed: Callable[[BaseException], None] | None = None
         self.is_settled = True
         self._measured = Measured()
@@ -143,13 +143,13 @@ class LaunchedQuery:
         """
         plan, query_id = self._plan, self._launch.query_id
         self._blobs = blobs
-        forget_planned(self._run)  # left from its earlier slot, which no longer works for it
+        forget_planned(self._run)  # planned by the previous slot, which has stopped
         if self._sink.link is not link:
             self._sink.link, self._moves = link, self._moves + 1
         self._mode, self._is_resized = mode, False
         is_postponed, self._is_postponed = self._is_postponed, False
-        # The last commit says when work that waits on the clock is planned (``earliest_wake``).
-        self._is_overlapped = mode is ExecutionMode.DEDICATED and not needs_ticks(plan)
+        # With work that waits on the clock, the next plan depends on the last commit (``earliest_wake``), so nothing is read ahead.
+        self._reads_ahead = mode is ExecutionMode.DEDICATED and not needs_ticks(plan)
         return SourceSpec(
             self._dsn,
             plan.inputs,
@@ -179,7 +179,7 @@ class LaunchedQuery:
 
     @property
     def _most_emitted(self) -> int:
-        """Bytes that one batch may emit."""
+        """Bytes that one batch may emit in a shared slot, and each task of it in a dedicated one."""
         return OWN_EMITTED if self._mode is ExecutionMode.DEDICATED else SHARED_EMITTED
 
     @property
@@ -191,7 +191,7 @@ class LaunchedQuery:
     @property
     def is_overlapped(self) -> bool:
         """Whether a batch may be read while the one before it is committed."""
-        return self._is_overlapped
+        return self._reads_ahead
 
     def stages(self, batch_id: int) -> tuple[StageWork, ...]:
         """Return the work of its stages in a batch."""
@@ -199,7 +199,7 @@ class LaunchedQuery:
 
     def _works(self) -> tuple[StageWork, ...]:
         launch = self._launch
-        place = StatePlace(self._dsn, launch.query_id, launch.epoch, launch.segments, self._layout.segments, self._is_overlapped)
+        place = StatePlace(self._dsn, launch.query_id, launch.epoch, launch.segments, self._layout.segments, self._reads_ahead)
         at = WorkPlace(self._requirements, self._blobs, self._run, self._bounds)
         return tuple(StageWork(self._plan, stage.index, place, at) for stage in self._plan.stages)
 
@@ -258,11 +258,11 @@ class LaunchedQuery:
                     self._plan.query, self._launch.epoch, draft.batch_id, done.rows, ended_ns - spent.wall_ns, ended_ns
                 )
             )
-        if self.on_weight is not None:
-            self.on_weight(is_heavy)
+        if self.on_load is not None:
+            self.on_load(is_heavy)
         self.is_settled = True
-        if (on_settled := self.on_settled) is not None:
-            on_settled()
+        if (after_commit := self.after_commit) is not None:
+            after_commit()
 
     def _execution(self, batch: Committed) -> dict[str, Any]:
         """Return how the query runs and why, for the batch's commit to record."""
@@ -284,17 +284,17 @@ class LaunchedQuery:
         """Record that its batch did not begin, because its cycle had emitted enough. The query then resumes once more."""
         self._is_postponed = True
         self._times_postponed += 1
-        self._log.debug("batch_put_off", batch_id=self._next_batch, times=self._times_postponed)
+        self._log.debug("batch_postponed", batch_id=self._next_batch, times=self._times_postponed)
 
-    def goes_on_after(self, error: BaseException) -> bool:
+    def shrink_to_retry(self, error: BaseException) -> bool:
         """Whether to retry a failed batch with less input. The query then resumes once more."""
-        return isinstance(error, EmissionTooLarge) and self._is_made_smaller(is_for_good=False)
+        return isinstance(error, EmissionTooLarge) and self._shrink(is_for_good=False)
 
-    def goes_on_with_less(self, ended: Ended | None) -> bool:
+    def shrink_after_kill(self, ended: Ended | None) -> bool:
         """Whether to retry a batch with less input, because its process was ended for too much memory."""
-        return ended is not None and ended.reason == "memory" and self._is_made_smaller(is_for_good=True)
+        return ended is not None and ended.reason == "memory" and self._shrink(is_for_good=True)
 
-    def _is_made_smaller(self, *, is_for_good: bool) -> bool:
+    def _shrink(self, *, is_for_good: bool) -> bool:
         is_smaller = self._measured.size.refused(self._limit, is_for_good=is_for_good)
         if is_smaller:
             self._log.info("batch_made_smaller", batch_id=self._next_batch, max_rows=self._measured.size.rows)
@@ -327,7 +327,7 @@ class LaunchedQuery:
         planned = planned_batch(self._run)
         return planned is not None and planned >= self._next_batch
 
-    def accusation(self) -> Ended | None:
+    def kill_record(self) -> Ended | None:
         """Return, once, why a process that worked for it was ended; None: none was, or the reason was not recorded."""
         ended = read_end(self._run)
         return ended if ended is not None and ended.batch_id in (None, self._next_batch) else None
@@ -335,7 +335,7 @@ class LaunchedQuery:
     def overdue(self) -> Ended | None:
         """Return how long the current batch has run, if that is longer than the stall time.
 
-        The kernel can end a process that lets no other thread run; this leaves no note.
+        The kernel may end a process whose threads are all blocked; then no record exists, so the time decides.
         """
         planned_s = time_since_planned(self._run)
         if planned_s is None or not self.is_under_way or planned_s < self._options.bounds.stall_s:

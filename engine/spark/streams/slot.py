@@ -297,7 +297,7 @@ class Slot:
                 again.append(query)
             elif (error := _failure_of(batch)) is None:
                 ready.append(QueryBatch(query, batch, phases_ms if number in self._in_cycle else {}))
-            elif query.goes_on_after(error):
+            elif query.shrink_to_retry(error):
                 again.append(query)
             else:
                 query.fail(error)

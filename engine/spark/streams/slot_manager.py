@@ -2,8 +2,7 @@
 
 A query begins in a shared slot. Once its work is large (``Weight``) it moves to a slot of its own, before it slows the others. It returns
 when its work has been small for a while. A move costs a query only the current cycle: it resumes from its last commit.
-Each slot has its own processes and connections, so the number of own slots is bounded (``LEAST_OWN``). If hundreds of queries have a backlog
-at once, as after an outage, the others work it off in shared, bounded cycles (``engine.spark.streams.scheduling``). Suspects have
+Each slot has its own processes and connections, so the number of dedicated slots is bounded. If hundreds of queries have a backlog at once, as after an outage, the others work it off in shared, bounded cycles (``engine.spark.streams.scheduling``). Suspects have
 separate places (``TRIALS``), so that a trial never waits for heavy queries.
 
 If a shared slot ends while it has queries, one of them may be the suspect: the one that a worker recorded for a stall or for too much
@@ -37,14 +36,15 @@ from engine.runtime.launches.run_options import RunOptions
 from engine.spark.streams.running_query import RunningQuery
 from engine.spark.streams.slot import Slot
 
-FEW: Final = 8
-"""At this many queries in each slot another one starts, up to one for each core: a cycle handles one query after the other."""
+QUERIES_PER_SHARED_SLOT: Final = 8
+"""Once every shared slot has this many queries, another slot starts, up to one for each core: a cycle handles one query after the other."""
 
-LEAST_OWN: Final = 8
-"""The most queries with a slot of their own; on a large machine two for each core. Each costs about 100 MB and three connections."""
+MIN_DEDICATED_SLOTS: Final = 8
+"""How many queries may have a slot of their own on a small machine; a large one allows two for each core. Each costs about 100 MB and three
+connections."""
 
 MAX_FAILED_STARTS: Final = 3
-"""After this many shared slots in a row that end early without a cycle, their queries fail with the reason."""
+"""After this many shared slots in a row that end before their first cycle, their queries fail with the reason."""
 
 STOP_S: Final = 30.0
 """How long a query that moves waits for its own slot to stop."""
@@ -56,8 +56,8 @@ TRIALS: Final = 4
 """The most suspects that are tried at the same time."""
 
 TRIAL_S: Final = 30.0
-"""After this time without commit or crash, a suspect becomes one of ``LEAST_OWN``, and the next suspect is tried.
-If all these places are occupied, the suspect keeps its place of ``TRIALS``, and the next one waits."""
+"""After this time without commit or crash, a suspect takes a dedicated slot, and the next suspect is tried. If no dedicated slot is free, the
+suspect keeps its trial slot, and the next one waits."""
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -75,7 +75,7 @@ class SlotManager:
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._shared: list[Slot] = []
         self._most_shared = max(spark.sparkContext.defaultParallelism, 1)
-        self._most_own = max(LEAST_OWN, 2 * spark.sparkContext.defaultParallelism)
+        self._most_own = max(MIN_DEDICATED_SLOTS, 2 * spark.sparkContext.defaultParallelism)
         self._failed_starts = 0
         self._dedicated: set[RunningQuery] = set()
         self._moving: set[RunningQuery] = set()
@@ -83,14 +83,14 @@ class SlotManager:
         self._crash_suspects: set[UUID] = set()
         self._due: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._suspects: queue.SimpleQueue[RunningQuery] = queue.SimpleQueue()
-        threading.Thread(target=self._move_forever, name="slots", daemon=True).start()
+        threading.Thread(target=self._maintenance_loop, name="slots", daemon=True).start()
         for number in range(TRIALS):
-            threading.Thread(target=self._try_forever, name=f"suspects-{number}", daemon=True).start()
+            threading.Thread(target=self._trial_loop, name=f"suspects-{number}", daemon=True).start()
 
     def launch(self, plan: Plan, launch: Launch, options: RunOptions) -> RunningQuery:
         """Launch a query. See ``RunningQuery.prepare``."""
         query = RunningQuery.prepare(self._spark, plan, launch, self._dsn, options)
-        query.on_weight, query.on_failed = partial(self._weighed, query), partial(self._failed, query)
+        query.on_load, query.on_failed = partial(self._dedicate_if_heavy, query), partial(self._failed, query)
         if launch.query_id in self._crash_suspects:
             self._suspects.put(query)
         else:
@@ -126,10 +126,10 @@ class SlotManager:
         return False
 
     def _open_beside(self) -> None:
-        """Start another shared slot if all have ``FEW`` queries. Nobody waits for it: the next query may still join an existing slot."""
+        """Start another shared slot if all have ``QUERIES_PER_SHARED_SLOT`` queries. Nobody waits for it: the next query may still join an existing slot."""
         number = len(self._shared)
         is_room = number < self._most_shared and not self._opening.locked()
-        if is_room and min(len(slot.queries) for slot in self._shared) >= FEW:
+        if is_room and min(len(slot.queries) for slot in self._shared) >= QUERIES_PER_SHARED_SLOT:
             threading.Thread(target=self._open_another, args=(number + 1,), name="opens-slot", daemon=True).start()
 
     def _open_another(self, least: int) -> None:
@@ -145,12 +145,12 @@ class SlotManager:
                 if len(self._shared) >= least:
                     return
                 pool = min(set(range(len(self._shared) + 1)) - {slot.pool for slot in self._shared})
-            slot = Slot(self._spark, self._dsn, f"shared {pool}", pool=pool, on_end=self._ended)
+            slot = Slot(self._spark, self._dsn, f"shared {pool}", pool=pool, on_end=self._on_shared_end)
             slot.start()
             with self._lock:
                 self._shared.append(slot)
 
-    def _weighed(self, query: RunningQuery, is_heavy: bool) -> None:
+    def _dedicate_if_heavy(self, query: RunningQuery, is_heavy: bool) -> None:
         """Move a query whose weight has changed; called between two cycles of its slot."""
         slot = query.slot
         if not is_heavy or slot is None or not slot.is_shared:
@@ -170,10 +170,10 @@ class SlotManager:
 
     def _move(self, query: RunningQuery, left: Slot) -> None:
         """Give a query its own slot after it left its slot or its slot ended, unless another slot has it meanwhile."""
-        with _failing(query), query.moving:
+        with _fail_on_error(query), query.moving:
             if query.is_active and query.slot is left:
                 log.info("query_got_dedicated_slot", query=query.name)
-                query.use_own_slot(self._spark, lambda slot, error: self._ended_alone(query, slot, error))
+                query.use_own_slot(self._spark, lambda slot, error: self._on_dedicated_end(query, slot, error))
                 self._dedicated.add(query)
         self._moving.discard(query)
 
@@ -187,9 +187,9 @@ class SlotManager:
                 self._bring_back(query, slot)
 
     def _bring_back(self, query: RunningQuery, slot: Slot) -> None:
-        """Return a query to a shared slot once it has committed something alone, however long this took."""
+        """Stop the query's own slot, and let it join a shared one."""
         self._crash_suspects.discard(query.query_id)
-        with _failing(query), query.moving:
+        with _fail_on_error(query), query.moving:
             if not query.is_active or query.slot is not slot:
                 return
             if not slot.stop(STOP_S):
@@ -201,7 +201,7 @@ class SlotManager:
                 log.info("query_shares", query=query.name)
                 self._share(query)
 
-    def _move_forever(self) -> None:
+    def _maintenance_loop(self) -> None:
         looked_at = time.monotonic()
         while True:
             left_s = looked_at + LOOK_S - time.monotonic()
@@ -217,17 +217,17 @@ class SlotManager:
 
     # Streams that end by themselves
 
-    def _ended_alone(self, query: RunningQuery, slot: Slot, error: BaseException | None) -> None:
+    def _on_dedicated_end(self, query: RunningQuery, slot: Slot, error: BaseException | None) -> None:
         if query.slot is not slot:
             return
         cause = _cause(error)
-        ended = query.accusation()
-        if query.goes_on_after(cause) or query.goes_on_with_less(ended):
+        ended = query.kill_record()
+        if query.shrink_to_retry(cause) or query.shrink_after_kill(ended):
             self._due.put(lambda: self._move(query, slot))
         else:
             query.fail(cause if ended is None else crash_error(cause, ended))
 
-    def _ended(self, slot: Slot, error: BaseException | None) -> None:
+    def _on_shared_end(self, slot: Slot, error: BaseException | None) -> None:
         """Handle a shared slot that ended: because of a query's batch, of the session, or of someone outside."""
         cause = _cause(error)
         with self._lock:
@@ -242,7 +242,7 @@ class SlotManager:
             for query in queries:
                 query.fail(cause)
             return
-        causes = {query: ended for query in queries if (ended := query.accusation()) is not None}
+        causes = {query: ended for query in queries if (ended := query.kill_record()) is not None}
         for query, ended in causes.items():
             log.warning("worker_ended", query=query.name, **asdict(ended))
         suspects = list(causes) or [query for query in queries if query.is_under_way]
@@ -252,14 +252,14 @@ class SlotManager:
                 query.slot = None
                 self._suspects.put(query)
             else:
-                with _failing(query), query.moving:
+                with _fail_on_error(query), query.moving:
                     if query.is_active and query.slot is slot:
                         self._share(query)
 
-    def _try_forever(self) -> None:
+    def _trial_loop(self) -> None:
         while True:
             query = self._suspects.get()
-            with _failing(query):
+            with _fail_on_error(query):
                 self._try_alone(query)
 
     def _try_alone(self, query: RunningQuery) -> None:
@@ -272,8 +272,8 @@ class SlotManager:
                     return
                 query.slot = None
             cause = _cause(error)
-            recorded = query.accusation()
-            if query.goes_on_after(cause) or query.goes_on_with_less(recorded):
+            recorded = query.kill_record()
+            if query.shrink_to_retry(cause) or query.shrink_after_kill(recorded):
                 self._suspects.put(query)
             elif isinstance(cause, WorkerLost) or recorded is not None:
                 query.fail(crash_error(cause, recorded or query.overdue()))
@@ -285,13 +285,13 @@ class SlotManager:
             if not query.is_active or query.slot is not None:
                 return
             query.is_settled = False
-            query.on_settled = is_over.set
+            query.after_commit = is_over.set
             query.use_own_slot(self._spark, ended, is_trial=True)
             slot = query.slot
         is_free = is_over.wait(TRIAL_S)
         while not is_free and query.is_active:
             is_free = self._reserve_place(query, self._dedicated) or is_over.wait(LOOK_S)
-        query.on_settled = None
+        query.after_commit = None
         if slot is None or not query.is_active:
             self._dedicated.discard(query)
             return
@@ -309,7 +309,7 @@ def _cause(error: BaseException | None) -> EngineError:
 
 
 @contextmanager
-def _failing(query: RunningQuery) -> Iterator[None]:
+def _fail_on_error(query: RunningQuery) -> Iterator[None]:
     """Fail a query that could not be moved, with the reason: it is in no slot, and is launched again."""
     try:
         yield

@@ -13,7 +13,7 @@ import pytest
 from engine.errors import ExternalError
 from engine.spark.streams import slot_manager
 from engine.spark.streams.running_query import RunningQuery
-from engine.spark.streams.slot_manager import FEW, MAX_FAILED_STARTS, SlotManager
+from engine.spark.streams.slot_manager import MAX_FAILED_STARTS, QUERIES_PER_SHARED_SLOT, SlotManager
 
 DEADLINE_S = 60.0
 
@@ -73,7 +73,7 @@ def test_a_manager_that_is_ready_has_a_slot_for_its_first_query(manager: SlotMan
 
 
 def test_a_launch_does_not_wait_for_another_slot_and_uses_it_once_it_runs(manager: SlotManager) -> None:
-    launch(manager, FEW - 1)
+    launch(manager, QUERIES_PER_SHARED_SLOT - 1)
     assert len(Slot.made) == 1
     Slot.may_start.clear()
     launch(manager, 2)
@@ -86,7 +86,7 @@ def test_a_launch_does_not_wait_for_another_slot_and_uses_it_once_it_runs(manage
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert launch(manager)[0].slot is Slot.made[1]
-    launch(manager, 3 * FEW)
+    launch(manager, 3 * QUERIES_PER_SHARED_SLOT)
     assert len(Slot.made) == 2
     assert abs(len(Slot.made[0].queries) - len(Slot.made[1].queries)) <= 1
 

@@ -20,7 +20,7 @@ from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.cursors import new_cursor
 from engine.runtime.planning.source_spec import SourceSpec
 from engine.spark.streams.slot import Slot
-from engine.spark.streams.slot_manager import LEAST_OWN, TRIALS, SlotManager
+from engine.spark.streams.slot_manager import MIN_DEDICATED_SLOTS, TRIALS, SlotManager
 
 
 @dataclass(eq=False)
@@ -31,7 +31,7 @@ class FakeQuery:
         on_resume: called when it resumes in a slot.
         own_slots: how many dedicated slots it got.
         is_under_way: it has a batch at hand.
-        on_settled: set while it is on trial.
+        after_commit: set while it is on trial.
     """
 
     on_resume: Callable[[], None] = lambda: None
@@ -43,7 +43,7 @@ class FakeQuery:
     query_id: UUID = field(default_factory=uuid4)
     is_settled: bool = True
     is_under_way: bool = False
-    on_settled: Any = None
+    after_commit: Any = None
 
     def resume(self, *_more: Any) -> SourceSpec:
         self.on_resume()
@@ -99,16 +99,16 @@ def test_a_query_that_was_brought_back_before_it_got_its_own_slot_stays(spark: A
 
 def test_a_query_that_waits_for_its_own_slot_occupies_a_place(spark: Any) -> None:
     manager, shared = SlotManager(spark, "", lambda: True), a_slot(spark)
-    queries: list[Any] = [FakeQuery(name=f"q{number}@1", slot=shared) for number in range(LEAST_OWN + 1)]
+    queries: list[Any] = [FakeQuery(name=f"q{number}@1", slot=shared) for number in range(MIN_DEDICATED_SLOTS + 1)]
     assert all(shared.join(query) for query in queries)
     *first, last = queries
     with ExitStack() as held:
         for query in first:
             held.enter_context(query.moving)  # the stream before it takes long to start
         for query in queries:
-            manager._weighed(query, is_heavy=True)
+            manager._dedicate_if_heavy(query, is_heavy=True)
         manager._return_light_queries()
-        manager._weighed(last, is_heavy=True)
+        manager._dedicate_if_heavy(last, is_heavy=True)
         assert shared.queries == [last]
 
 
@@ -142,7 +142,7 @@ def test_a_query_whose_own_stream_stops_too_slowly_spends_no_attempt(spark: Any)
 def test_suspects_whose_trials_do_not_end_take_no_more_places_than_there_are(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.spark.streams.slot_manager.TRIAL_S", 0.01)
     monkeypatch.setattr("engine.spark.streams.slot_manager.LOOK_S", 0.01)
-    manager, most = SlotManager(spark, "", lambda: True), LEAST_OWN + TRIALS
+    manager, most = SlotManager(spark, "", lambda: True), MIN_DEDICATED_SLOTS + TRIALS
     begun: queue.SimpleQueue[FakeQuery] = queue.SimpleQueue()
 
     class Endless(FakeQuery):
@@ -158,7 +158,7 @@ def test_suspects_whose_trials_do_not_end_take_no_more_places_than_there_are(spa
         manager._return_light_queries()  # none of them is settled: each keeps its place
         with pytest.raises(queue.Empty):
             begun.get(timeout=0.1)
-        over = next(query for query in tried if query.is_active and query.on_settled is not None)
+        over = next(query for query in tried if query.is_active and query.after_commit is not None)
         over.is_active = False  # it was stopped
         tried.append(begun.get(timeout=60))
     assert {query.name for query in tried} == {query.name for query in suspects}
