@@ -2,8 +2,9 @@
 
 A query begins in a shared slot. Once its work is large (``Weight``) it moves to a slot of its own, before it slows the others. It returns
 when its work has been small for a while. A move costs a query only the current cycle: it resumes from its last commit.
-Each slot has its own processes and connections, so the number of dedicated slots is bounded. If hundreds of queries have a backlog at once, as after an outage, the others work it off in shared, bounded cycles (``engine.spark.streams.scheduling``). Suspects have
-separate places (``TRIALS``), so that a trial never waits for heavy queries.
+Each slot has its own processes and connections, so the number of dedicated slots is bounded. If hundreds of queries have a backlog at
+once, as after an outage, the others work it off in shared, bounded cycles (``engine.spark.streams.scheduling``). Suspects have separate
+places (``TRIALS``), so that a trial never waits for heavy queries.
 
 If a shared slot ends while it has queries, one of them may be the suspect: the one that a worker recorded for a stall or for too much
 memory (``engine.runtime.limits.watchdog``). Without such a record, all queries with a planned batch are suspects. Each suspect retries its
@@ -126,7 +127,7 @@ class SlotManager:
         return False
 
     def _open_beside(self) -> None:
-        """Start another shared slot if all have ``QUERIES_PER_SHARED_SLOT`` queries. Nobody waits for it: the next query may still join an existing slot."""
+        """Start another shared slot if all are full. No launch waits for it: the next query may still join an existing slot."""
         number = len(self._shared)
         is_room = number < self._most_shared and not self._opening.locked()
         if is_room and min(len(slot.queries) for slot in self._shared) >= QUERIES_PER_SHARED_SLOT:
