@@ -30,7 +30,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from app import __version__
 from app.access.internal_queries import is_internal
-from app.catalog.deliveries.edits import PUT_BACK, hold_deliveries
+from app.catalog.deliveries.edits import PUT_BACK, suspend_all_deliveries
 from app.catalog.stored.queries import set_desired_state
 from app.db.database import migrate, single_transaction
 from app.db.schema_version import refuse_unknown
@@ -145,7 +145,7 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
     """Fill an empty database and an empty directory from a backup.
 
     Earlier cursors of followers become invalid (``engine.postgres.incarnation``). The desired state of queries that ran is `running`; their
-    results are not delivered until a user resumes it (``hold_deliveries``).
+    results are not delivered until a user resumes it (``suspend_all_deliveries``).
 
     Args:
         dsn: a database without a Slackwater.
@@ -190,7 +190,7 @@ def put_back(dsn: str, checkpoints_dir: Path, store: StateStore, source: Path) -
         there = set(transaction.execute(sa.select(query.c.name).where(query.c.deleted_at.is_(None))).scalars())
         for name in sorted(there & set(contents.queries)):
             set_desired_state(transaction, name, "running", Preconditions())
-        hold_deliveries(transaction)
+        suspend_all_deliveries(transaction)
     return contents
 
 

@@ -62,7 +62,7 @@ class InProcessQuery(LaunchedQuery):
                 self.fail(None)
             return False
         batch_id = self.next_batch
-        note_planned(self._run, batch_id)
+        note_planned(self._scratch, batch_id)
         groups = self._planner.groups(self._position, end)
         packets = [packet for group in groups for packet in self._reader.results(group, batch_id)]
         if self.commit(packets, {}) is None:

@@ -23,7 +23,7 @@ from engine.plan.result_feeds import result_feed
 PUT_BACK: Final = "delivery_put_back"
 
 
-def follow_definition(
+def sync_delivery(
     connection: sa.Connection, query_id: UUID, wanted: DeliveryModel | None, output: Output, *, is_anew: bool = False
 ) -> None:
     """Change the delivery of a query to match its definition.
@@ -63,7 +63,7 @@ def planned_upto(connection: sa.Connection, query_id: UUID) -> int | None:
     return upto
 
 
-def hold_delivery(connection: sa.Connection, query_id: UUID) -> None:
+def lock_delivery(connection: sa.Connection, query_id: UUID) -> None:
     """Lock the delivery: no more rows can be planned until the transaction ends."""
     connection.execute(sa.select(delivery.c.id).where(delivery.c.query_id == query_id).with_for_update())
 
@@ -79,7 +79,7 @@ def move_delivery(connection: sa.Connection, former: UUID, query_id: UUID) -> No
     connection.execute(sa.update(delivery).where(delivery.c.query_id == former).values(query_id=query_id))
 
 
-def hold_deliveries(connection: sa.Connection) -> None:
+def suspend_all_deliveries(connection: sa.Connection) -> None:
     """Stop every delivery until a user restarts it: the database is a copy of another one, which may still deliver.
 
     With the same id, both would share one position at one target, and each would treat the other's results as its own.

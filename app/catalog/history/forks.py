@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from app.access.audit.rules import Action, Change
 from app.access.audit.sql import note
-from app.catalog.deliveries.edits import follow_definition
+from app.catalog.deliveries.edits import sync_delivery
 from app.catalog.functions.sql import with_functions
 from app.catalog.queries.edits import insert_reads, stored_form
 from app.catalog.queries.fork_rules import Fork, as_fork, not_possible, place_in_body, refusal
@@ -150,7 +150,7 @@ def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition
     insert_reads(connection, fork.id, plan)
     if committed.layout is not None:
         _copy_committed(connection, stored, plan, forking)
-    follow_definition(connection, fork.id, definition.into.connector, plan.output)
+    sync_delivery(connection, fork.id, definition.into.connector, plan.output)
     # Without the original's name: a caller who may see the fork may lack the permission to see the original.
     add_event(connection, fork.id, "query_created", {"generation": 1, "is_fork": True, "batch_id": committed.batch_id})
     note(connection, Change(Action.CREATE, "query", fork.name, None, fork.body | {"fork_of": fork.fork_of}))

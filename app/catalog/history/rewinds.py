@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from app.access.audit.rules import Action, Change
 from app.access.audit.sql import note
-from app.catalog.deliveries.edits import follow_definition, hold_delivery, is_unchanged_by
+from app.catalog.deliveries.edits import is_unchanged_by, lock_delivery, sync_delivery
 from app.catalog.functions.sql import with_functions
 from app.catalog.history.retained import look_around, place_of, refusal_of_result, with_obstacles
 from app.catalog.history.rewind_rules import (
@@ -149,7 +149,7 @@ def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewo
     refuse_internal(name)
     epoch = _epoch_at_rest(connection, stored)
     refuse_if_read(connection, stored)
-    hold_delivery(connection, stored.id)
+    lock_delivery(connection, stored.id)
     catalog = load_catalog(raw(connection))
     edit, output, form = _edited(connection, stored, asked, catalog)
     connector = asked.definition.into.connector if asked.definition is not None else None
@@ -165,7 +165,7 @@ def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewo
     except RowsUnknown as error:
         raise not_possible(f"the rows of '{output.name}' as of batch {chosen.batch_id} are no longer known: {error}") from error
     if asked.definition is not None:
-        follow_definition(connection, stored.id, connector, output)
+        sync_delivery(connection, stored.id, connector, output)
     _fence(connection, stored, epoch)
     row = _store(connection, stored, asked.desired_state, form)
     after = place_of(chosen)

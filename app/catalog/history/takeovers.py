@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from app.access.audit.rules import Action, Change
 from app.access.audit.sql import note
-from app.catalog.deliveries.edits import hold_delivery, move_delivery, planned_upto
+from app.catalog.deliveries.edits import lock_delivery, move_delivery, planned_upto
 from app.catalog.history.forks import keep_alive, refuse_elsewhere
 from app.catalog.queries.edits import insert_reads, stored_form
 from app.catalog.queries.fork_rules import Fork, not_possible, taken_over
@@ -81,7 +81,7 @@ def take_over(connection: sa.Connection, name: str, asked: TakeOver) -> QueryRow
         raise not_possible(f"'{fork.name}' is not a fork of '{name}'; POST /v1/queries/{name}/fork makes one", "?from_fork")
     refuse_if_read(connection, stored)
     refuse_if_read(connection, fork)
-    hold_delivery(connection, fork.id)
+    lock_delivery(connection, fork.id)
     if planned_upto(connection, stored.id) is not None:
         raise not_possible(
             f"'{name}' delivers its results, and the fork's results would go there too: PUT '{name}' without `into.connector` first; give the "

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from app.access.audit.rules import Action, Change
 from app.access.audit.sql import note
-from app.catalog.deliveries.edits import end_delivery, follow_definition
+from app.catalog.deliveries.edits import end_delivery, sync_delivery
 from app.catalog.functions.sql import with_functions
 from app.catalog.relations.change_retention import refuse_forgotten_changes
 from app.catalog.relations.materialisations import refuse_internal
@@ -114,7 +114,7 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Repl
     connection.execute(sa.insert(query_status).values(query_id=query_id, state="stopped"))
     make_result(connection, query_id, plan)
     _note_reads(connection, query_id, plan)
-    follow_definition(connection, query_id, definition.into.connector, plan.output)
+    sync_delivery(connection, query_id, definition.into.connector, plan.output)
     add_event(connection, query_id, "query_created", {"generation": 1})
     created = get_query(connection, definition.name)
     note(connection, Change(Action.CREATE, "query", created.name, None, created.body))
@@ -173,7 +173,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     elif edit.kind in (EditKind.IN_PLACE, EditKind.REPARTITION):
         update_result(connection, stored, plan.output)
     if is_anew or edit.kind is not EditKind.NO_OP:
-        follow_definition(connection, stored.id, definition.into.connector, plan.output, is_anew=is_anew)
+        sync_delivery(connection, stored.id, definition.into.connector, plan.output, is_anew=is_anew)
     if asked.is_release and not is_anew:
         # A launch passes the request to the tasks. If the definition does not change, nothing else would cause one.
         values |= {"release_nonce": query.c.release_nonce + 1, "restart_nonce": query.c.restart_nonce + 1}

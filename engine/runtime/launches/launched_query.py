@@ -106,7 +106,13 @@ class LaunchedQuery:
     def __init__(self, context: LaunchContext, requirements: WorkerRequirements | None = None) -> None:
         plan, launch = context.plan, context.launch
         self.name = f"{plan.query}@{launch.epoch}"
-        self._plan, self._launch, self._dsn, self._options, self._run = plan, launch, context.dsn, context.options, context.run
+        self._plan, self._launch, self._dsn, self._options, self._scratch = (
+            plan,
+            launch,
+            context.dsn,
+            context.options,
+            context.run,
+        )
         self._layout, self._requirements = context.state.layout, requirements
         self._cursor: Cursor = context.state.cursor
         self._next_batch = context.state.first_batch
@@ -143,7 +149,7 @@ class LaunchedQuery:
         """
         plan, query_id = self._plan, self._launch.query_id
         self._blobs = blobs
-        forget_planned(self._run)  # planned by the previous slot, which has stopped
+        forget_planned(self._scratch)  # planned by the previous slot, which has stopped
         if self._sink.link is not link:
             self._sink.link, self._moves = link, self._moves + 1
         self._mode, self._is_resized = mode, False
@@ -165,7 +171,7 @@ class LaunchedQuery:
             blobs,
             self._works(),
             self._next_batch,
-            self._run,
+            self._scratch,
             self._bounds,
             is_postponed,
         )
@@ -200,7 +206,7 @@ class LaunchedQuery:
     def _works(self) -> tuple[StageWork, ...]:
         launch = self._launch
         place = StatePlace(self._dsn, launch.query_id, launch.epoch, launch.segments, self._layout.segments, self._reads_ahead)
-        at = WorkPlace(self._requirements, self._blobs, self._run, self._bounds)
+        at = WorkPlace(self._requirements, self._blobs, self._scratch, self._bounds)
         return tuple(StageWork(self._plan, stage.index, place, at) for stage in self._plan.stages)
 
     def commit(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> BaseException | None:
@@ -324,12 +330,12 @@ class LaunchedQuery:
     @property
     def is_under_way(self) -> bool:
         """Whether a batch is planned and not committed."""
-        planned = planned_batch(self._run)
+        planned = planned_batch(self._scratch)
         return planned is not None and planned >= self._next_batch
 
     def kill_record(self) -> Ended | None:
         """Return, once, why a process that worked for it was ended; None: none was, or the reason was not recorded."""
-        ended = read_end(self._run)
+        ended = read_end(self._scratch)
         return ended if ended is not None and ended.batch_id in (None, self._next_batch) else None
 
     def overdue(self) -> Ended | None:
@@ -337,7 +343,7 @@ class LaunchedQuery:
 
         The kernel may end a process whose threads are all blocked; then no record exists, so the time decides.
         """
-        planned_s = time_since_planned(self._run)
+        planned_s = time_since_planned(self._scratch)
         if planned_s is None or not self.is_under_way or planned_s < self._options.bounds.stall_s:
             return None
         return Ended("stalled", self._next_batch, round(planned_s, 1), self._options.bounds.stall_s)
