@@ -6294,7 +6294,7 @@ export interface components {
             };
             /**
              * On Lost
-             * @description Where the broker's retention removed records before a query read them: it stops with the reason (`offset_out_of_range`), or goes on with what is there and counts them (`records_lost`). It may change while queries read the source. A query that reads several sources of one topic's order goes on only where all of them say `skip`.
+             * @description Where retention removed records of a partition that a query has begun to read: it stops with the reason (`offset_out_of_range`), or goes on with what is there and counts them (`records_lost`). It may change while queries read the source. A query that reads several sources of one topic's order goes on only where all of them say `skip`.
              * @default stop
              * @enum {string}
              */
