@@ -254,7 +254,7 @@ class ParameterFaults:
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """Gather the fault of the block instead of raising it. What the block should assign stays as it was before."""
+        """Gather the fault of the block instead of raising it. A variable that the block should assign keeps its value."""
         try:
             yield
         except BadRequest as error:

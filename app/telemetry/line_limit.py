@@ -37,7 +37,7 @@ class _Second:
 
 
 class LineLimit:
-    """The log lines of one port. What goes beyond a few a second is counted, and one line says how many lines were left out.
+    """The log lines of one port. It counts the lines beyond a few a second, and one line says how many were left out.
 
     Args:
         port: what the lines call it.

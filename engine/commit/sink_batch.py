@@ -186,7 +186,7 @@ class Committed:
         cpu_ms: CPU time of its tasks.
         cursor: where it ends; None if unknown.
         emitted_bytes: size of what its tasks emitted.
-        part_ms: see ``Batch``.
+        part_ms: see ``GroupedPackets``.
         process_ms: time of its tasks' work.
         busiest: share of its busiest task in the work of all; None if fewer than two had work.
         read_ms: time of reading, of the slowest reader.

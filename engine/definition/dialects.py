@@ -51,7 +51,7 @@ _COMPARISONS: Final = frozenset({"=", "<>", "<", "<=", ">", ">="})
 
 
 def elaborated(definition: QueryDefinition) -> QueryDefinition:
-    """Return a definition that says the same in the standard dialect. What cannot be parsed stays as it is: the later check says why."""
+    """Return a definition that says the same in the standard dialect. A text that cannot be parsed stays unchanged: the later check says why."""
     if definition.functions:
         functions = definition.functions
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from time import perf_counter
 from uuid import UUID
 
@@ -149,5 +150,6 @@ class PacketReader:
         self, readings: Sequence[tuple[str, int, int | None, bool]], group: SplitGroup, *, is_release: bool = False
     ) -> Iterator[Packet]:
         content = {"awake_ms": group.awake_ms, "readings": readings, "is_release": is_release}
+        tick = Packet.message("tick", group.now_ms, content)  # encoded once for all tasks
         for task in range(self._spec.tasks):
-            yield Packet.message("tick", group.now_ms, content, task=task)
+            yield replace(tick, task=task)

@@ -39,7 +39,7 @@ class Exploded:
 
 
 def take_explosions(scope: Scope, wanted: Mapping[str, str], *, is_aggregating: bool) -> Exploded | None:
-    """Take the calls out; None after adding problems. What cannot be parsed stays, for the later check."""
+    """Take the calls out; None after adding problems. A text that cannot be parsed stays, for the later check."""
     texts = dict(wanted)
     arrays: dict[str, tuple[str, Checked]] = {}
     before = len(scope.problems.found)

@@ -92,7 +92,7 @@ def timing_of(
 
 
 class _Binding:
-    """A query while it is bound. What of it has a fault counts as absent until all of them are raised.
+    """A query while it is bound. Its faulty parts count as absent until all faults are raised.
 
     Args:
         select: the query.

@@ -104,7 +104,7 @@ def read_of(select: Select, session: Session) -> OwnedRead:
 
 @dataclass
 class _Binding:
-    """One SELECT while it is bound. What of it has a fault counts as absent until all of them are raised.
+    """One SELECT while it is bound. Its faulty parts count as absent until all faults are raised.
 
     Attributes:
         source: what it reads.
