@@ -5,9 +5,8 @@ from __future__ import annotations
 import gc
 import weakref
 from concurrent.futures import Future
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -22,7 +21,7 @@ from engine.sources.kafka.brokers import topic_client
 from engine.sources.kafka.brokers.broker_errors import AWAY, BEING_ELECTED, BrokerErrors, TopicDenied
 from engine.sources.kafka.brokers.client import asking, consumer_loop
 from engine.sources.kafka.brokers.consumer_loop import RESTING_S, ConsumerLoop
-from engine.sources.kafka.brokers.fetching.library import library
+from engine.sources.kafka.brokers.fetching.library import Library, library
 from engine.sources.kafka.brokers.fetching.native import NativeFetcher
 from engine.sources.kafka.brokers.fetching.port import Fault, Fetched, Polled, RecordFields
 from engine.sources.kafka.brokers.topic_client import TopicClient
@@ -30,7 +29,6 @@ from engine.sources.kafka.brokers.unreachable import BrokersAway
 
 DSN = "postgresql://nobody"
 AWAY_DSN = "postgresql://away"
-THREADS = Path("/proc/self/task")
 
 
 def place(topic: str) -> KafkaPlace:
@@ -107,13 +105,37 @@ def test_a_fetcher_in_use_while_its_connection_changes_is_closed_and_else_kept(*
     assert clients.fetching.get(RecordFields(), []) == ([] if is_changed else [taker])
 
 
+class Counting:
+    """librdkafka, which counts clients that were made and not ended."""
+
+    def __init__(self, library: Library) -> None:
+        self._library, self.clients = library, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._library, name)
+
+    def new(self, *given: Any) -> Any:
+        client = self._library.new(*given)
+        self.clients += bool(client)
+        return client
+
+    def destroy_flags(self, *given: Any) -> None:
+        self._library.destroy_flags(*given)
+        self.clients -= 1
+
+
 def test_a_fetcher_that_cannot_be_made_leaves_no_client_behind() -> None:
-    found = library()
-    assert found is not None
-    before = {*THREADS.iterdir()}
+    loaded = library()
+    assert loaded is not None
+    counting = Counting(loaded)
+    options = {"bootstrap.servers": "127.0.0.1:1"}
+    fetcher = NativeFetcher(cast("Library", counting), options, "t", RecordFields(), lambda _: None)
+    assert counting.clients == 1
+    fetcher.close()
+    assert counting.clients == 0
     with pytest.raises(SourceUnavailable, match="cannot be read: Local: Invalid argument"):
-        NativeFetcher(found, {"bootstrap.servers": "127.0.0.1:1"}, "t" * 600, RecordFields(), lambda _: None)
-    assert {*THREADS.iterdir()} <= before
+        NativeFetcher(cast("Library", counting), options, "t" * 600, RecordFields(), lambda _: None)
+    assert counting.clients == 0
 
 
 class Admin:
