@@ -1,7 +1,8 @@
 """The values operators hand each other: frames with service columns, outputs, emissions.
 
-A frame between operators has ``_pos`` (Int64, non-decreasing: the position of the input record that caused the row, T2),
-``_ts`` (Int64 ms), ``_op`` (Int8: 0 row, 1 delete), ``_key_hash`` (UInt64), ``_offset`` (Int64) and payload columns. Row order is
+A frame between operators has ``_pos`` (Int64, non-decreasing: the position of the record that caused the row, T2),
+``_rank`` (Binary: its order there, ``engine.frames.places``), ``_ts`` (Int64 ms), ``_op`` (Int8: 0 row, 1 delete), ``_key_hash`` (UInt64),
+``_offset`` (Int64) and payload columns. Row order is
 the order of processing. Nothing here knows Spark, files or the clock.
 """
 
@@ -19,7 +20,7 @@ from polars.datatypes import DataTypeClass
 from engine.expressions.types.types import Schema
 from engine.frames.clocks import I64, Bools
 
-POS, TS, OP, KEY_HASH, OFFSET = "_pos", "_ts", "_op", "_key_hash", "_offset"
+POS, TS, OP, KEY_HASH, OFFSET, RANK = "_pos", "_ts", "_op", "_key_hash", "_offset", "_rank"
 
 HEAD = "_head"
 """Running maximum of event time in the lane of a record (``engine.operators.tasks.order``): how far the merge of a query's inputs had come with
@@ -43,6 +44,7 @@ SERVICE_COLUMNS: dict[str, pl.DataType] = {
     OP: pl.Int8(),
     KEY_HASH: pl.UInt64(),
     OFFSET: pl.Int64(),
+    RANK: pl.Binary(),
 }
 
 LATE_SCHEMA: dict[str, pl.DataType] = {

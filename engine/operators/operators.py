@@ -16,8 +16,9 @@ import polars as pl
 
 from engine.errors import EngineError, InvariantBroken
 from engine.expressions.types.types import Schema
-from engine.frames.clocks import BEFORE_ALL_TIME, I64, Bools
-from engine.frames.frames import POS, Counters, empty_late
+from engine.frames.clocks import BEFORE_ALL_TIME, I64, Bools, Clock
+from engine.frames.frames import POS, RANK, Counters, empty_late
+from engine.frames.places import is_further
 from engine.operators.pending.spans import Span
 
 
@@ -36,41 +37,56 @@ class TableProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchTime:
-    """When a batch is handled.
+    """When an operator handles a batch.
 
     Attributes:
-        now_ms: the wall clock of the batch (T5), or of a moment of the silence before it; never falls.
-        position: the place in the total order behind the batch's last record: what the wall clock alone causes has it.
-        advance_ms: by how much every stream time rises now although no record came (T10); 0 but in an idle task. It happens after the
-            frame was handled, and what it lets go is part of the same output.
-        is_release: what is due by the stream times as they are goes now, at ``position``, and not with the next record (J11).
+        now_ms: the wall clock of the batch (T5); never falls.
+        position: the position behind the batch's last record: what the wall clock alone causes has it.
+        clock: the time of the running relation before the operator. What it makes due is emitted although no row came.
+        tables: input index → the time of that table or stream.
+        is_release: what is due by the time as it is goes now, at ``position``, and not with the next record (J11).
         progress: input index → progress of that table, as of the end of the batch; absent where it is not known.
-        forced: positions at which not a record but silence lets rows go (T10).
     """
 
     now_ms: int = 0
     position: int = 0
-    advance_ms: int = 0
+    clock: Clock = field(default_factory=Clock)
+    tables: Mapping[int, Clock] = field(default_factory=dict)
     progress: Mapping[int, TableProgress] = field(default_factory=dict)
-    forced: I64 = field(default_factory=lambda: np.empty(0, np.int64))
-
     is_release: bool = False
 
-    @property
-    def step_ms(self) -> int | None:
-        """By how much stream times rise behind the records; 0: they only are looked at again; None: not even that."""
-        return self.advance_ms if self.advance_ms > 0 or self.is_release else None
+    def before(self, frame: pl.DataFrame) -> I64:
+        """Return the time before the place of each row, by which it is judged (T1b)."""
+        return _before(self.clock, frame)
+
+    def table_before(self, input_index: int, frame: pl.DataFrame) -> I64:
+        """Return the time of an input before the place of each row."""
+        return _before(self.tables[input_index], frame)
+
+    def reached(self, times: I64) -> I64:
+        """Return the first position of the batch that brings time to each of these times; ``NEVER`` where it does not come so far."""
+        reached = self.clock.reached(times)
+        if self.is_release:
+            reached = np.where(times <= self.clock.end, np.minimum(reached, self.position), reached)
+        return reached
 
     def are_forced(self, frame: pl.DataFrame) -> Bools:
-        """Say which rows silence let go: the place of each is that of its cause."""
-        return np.isin(frame.get_column(POS).to_numpy(), self.forced)
+        """Say which rows silence let go (T10): the place of each is that of its cause."""
+        return self.clock.is_silence(frame.get_column(POS).to_numpy())
+
+
+def _before(clock: Clock, frame: pl.DataFrame) -> I64:
+    positions = frame.get_column(POS).to_numpy()
+    times = clock.before(positions)
+    further = is_further(frame.get_column(RANK))
+    return times if further is None else np.where(further, clock.upto(positions), times)
 
 
 class Operator:
     """One step of a task's chain. What is here suits one that remembers nothing.
 
     Attributes:
-        name: under which its state, clocks and counters are kept; None: it has none.
+        name: under which its state and counters are kept; None: it has none.
         schema: the payload columns it gives.
     """
 
@@ -100,11 +116,6 @@ class Operator:
         return {}
 
     @property
-    def clocks(self) -> dict[str, int | None]:
-        """Stream times by name, None before the first record."""
-        return {}
-
-    @property
     def buffered_rows(self) -> int:
         """Rows that wait."""
         return 0
@@ -125,8 +136,8 @@ class Operator:
         return None
 
     @property
-    def due_in_ms(self) -> int | None:
-        """By how much stream time must advance until something is released; None where nothing waits for it."""
+    def due_ms(self) -> int | None:
+        """The least time before it at which something is emitted; None where nothing waits for it."""
         return None
 
     @property
@@ -159,21 +170,21 @@ class Emission:
 
     Attributes:
         changes: ``_ts``, ``_op`` and the stage's output columns, in emission order; before an exchange canonical records of the
-            next stage (``_key_hash`` of the exchange key, ``_offset`` = number of the emission).
+            next stage (``_key_hash`` of the exchange key, ``_offset`` = number of the emission) with the columns of their places.
         late: rows that must be kept for reading (``LATE_SCHEMA``).
         counters: see ``Counters``.
-        clocks: operator → stream time, None before its first record.
+        clocks: operator → the time before it, None before the first record; ``<operator>.table`` → that of the table beside it.
         buffered: operator → rows waiting.
         buffered_bytes: operator → how much they weigh; without those that do not know.
         oldest_ms: operator → the smallest event time that waits; without those where nothing does, or that do not know.
         failure: see ``OperatorOutput``.
         wakes_at_ms: the wall clock at which the task has something to do without input, None for never.
+        due_ms: the time of the query's streams at which the task has something to do, None where nothing waits for it.
         waiting: see ``Operator.waiting``; at most ``MAX_SPANS`` spans each.
         lateness: gauge → what it counted (``engine.operators.tasks.lateness``).
-        is_active: records of the query's inputs came, to this task or to one of the stage before (T10).
         replayed: like ``changes``: what became of replayed late records, marked by standing apart.
         opened: like ``changes``, ``_op`` being ``OPEN_ROW`` or ``OPEN_DELETE``: what open windows have now.
-        causes: of the last stage's ``changes``, row by row: where each stands (``engine.operators.tasks.order.CAUSE_COLUMNS``).
+        causes: of the last stage's ``changes``, row by row: its head (how far the merge had come) and its place (``engine.frames.places``).
     """
 
     changes: pl.DataFrame
@@ -183,7 +194,7 @@ class Emission:
     buffered: dict[str, int]
     failure: EngineError | None = None
     wakes_at_ms: int | None = None
-    is_active: bool = False
+    due_ms: int | None = None
     buffered_bytes: dict[str, int] = field(default_factory=dict)
     oldest_ms: dict[str, int] = field(default_factory=dict)
     lateness: dict[str, dict[str, Any]] = field(default_factory=dict)

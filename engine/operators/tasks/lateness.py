@@ -1,6 +1,6 @@
 """How late records come, measured where they are judged: one histogram per gauge of the plan (``engine.plan.lateness``).
 
-A task keeps the clocks; what a batch counted leaves with its emission and is added up where the batch is committed, so that every
+What a batch counted leaves with its emission and is added up where the batch is committed, so that every
 record counts exactly once. The cost is that of the records that are behind, and of a few dozen numbers per gauge.
 """
 
@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from engine.frames.clocks import I64, LAST_EVENT_TIME_MS, clock_value, running_clock
-from engine.frames.frames import KEY_HASH, OP, POS, TS
-from engine.operators.operators import Operator
+from engine.frames.clocks import I64, LAST_EVENT_TIME_MS
+from engine.frames.frames import KEY_HASH, OP, TS
+from engine.operators.operators import BatchTime, Operator
 from engine.plan.operators.answers import Allowance, Gauge
 
 _S, _M, _H, _D = 1_000, 60_000, 3_600_000, 86_400_000
@@ -63,44 +63,37 @@ class LatenessMeter:
 
     Attributes:
         gauges: those of its stage.
-        clocks: greatest event time that each input's gauge has met.
     """
 
     gauges: Sequence[Gauge]
-    clocks: dict[str, int] = field(default_factory=dict)
     _tallies: dict[str, _Tally] = field(default_factory=dict)
 
-    def enter(self, frames: Mapping[int, pl.DataFrame], chain: Sequence[Operator]) -> None:
+    def enter(self, frames: Mapping[int, pl.DataFrame], moment: BatchTime) -> None:
         """Measure the records of the stage's inputs, before any operator handles them.
 
         Args:
             frames: input index → records in processing order.
-            chain: the operators, whose clocks silence may have moved (T10).
+            moment: when; with the times of the inputs.
         """
         for gauge in self.gauges:
             frame = None if gauge.operator is not None or gauge.input_index is None else frames.get(gauge.input_index)
-            if frame is not None and frame.height:
-                times = _measured_times(frame, (KEY_HASH,), counts_deletes=gauge.counts_deletes)
-                clock = self.clocks.get(gauge.name)
-                ahead = None if gauge.clock is None else _clock(chain, gauge.clock)
-                before, after = running_clock(ahead if clock is None else max(clock, clock_value(ahead)), times)
-                if len(after):
-                    self.clocks[gauge.name] = int(after[-1])
-                self._count(gauge, before - times)
+            if frame is not None and gauge.input_index is not None and frame.height:
+                own = _measured(frame, (KEY_HASH,), counts_deletes=gauge.counts_deletes)
+                self._count(gauge, moment.table_before(gauge.input_index, own) - own.get_column(TS).to_numpy())
 
-    def reach(self, operator: Operator, frame: pl.DataFrame, frames: Mapping[int, pl.DataFrame]) -> None:
+    def reach(self, operator: Operator, frame: pl.DataFrame, frames: Mapping[int, pl.DataFrame], moment: BatchTime) -> None:
         """Measure the rows that an operator is about to judge."""
         for gauge in self.gauges:
             if gauge.operator is None or gauge.operator != operator.name:
                 continue
-            clock = operator.clocks.get(gauge.operator)
-            if gauge.allowance.right_slack_ms is not None:
-                other = frame.clear() if gauge.input_index is None else frames.get(gauge.input_index, frame.clear())
-                self._count(gauge, _of_both(frame, other, clock, gauge.allowance))
-            elif frame.height:
-                times = _measured_times(frame, gauge.columns)
-                before, _ = running_clock(clock, times)
-                self._count(gauge, _behind(before, times, gauge.allowance))
+            sides = [(frame, gauge.allowance)]
+            right = None if gauge.input_index is None else frames.get(gauge.input_index)
+            if gauge.allowance.right_slack_ms is not None and right is not None:
+                sides.append((right, Allowance(gauge.allowance.right_slack_ms)))
+            for rows, allowance in sides:
+                if rows.height:
+                    own = _measured(rows, gauge.columns)
+                    self._count(gauge, _behind(moment.before(own), own.get_column(TS).to_numpy(), allowance))
 
     def take(self) -> dict[str, Counted]:
         """Return what was counted since the last call, by gauge."""
@@ -108,10 +101,6 @@ class LatenessMeter:
         counted = {name: tally.counted(graces[name]) for name, tally in self._tallies.items()}
         self._tallies = {}
         return counted
-
-    def snapshot(self) -> dict[str, int]:
-        """State as JSON-able values."""
-        return dict(self.clocks)
 
     def _count(self, gauge: Gauge, lateness: I64) -> None:
         if not len(lateness):
@@ -154,16 +143,13 @@ def summed(known: Mapping[str, Counted], new: Mapping[str, Counted]) -> dict[str
     return total
 
 
-def _measured_times(frame: pl.DataFrame, columns: Sequence[str], *, counts_deletes: bool = False) -> I64:
-    """Return the event times of the rows that are judged: null values and null keys move no clock (T6, J7)."""
-    is_out = [frame.get_column(name).is_null() for name in columns if frame.get_column(name).null_count()]
+def _measured(frame: pl.DataFrame, columns: Sequence[str], *, counts_deletes: bool = False) -> pl.DataFrame:
+    """Return the rows that are judged: those without null values and null keys (T6, J7)."""
+    is_out = [frame.get_column(name).is_null().to_numpy() for name in columns if frame.get_column(name).null_count()]
     ops = frame.get_column(OP).to_numpy()
-    times: I64 = frame.get_column(TS).to_numpy()
-    if not is_out and (counts_deletes or not ops.any()):
-        return times
-    is_left_out = [each.to_numpy() for each in is_out]
-    kept: I64 = times[~np.logical_or.reduce(is_left_out if counts_deletes else [*is_left_out, ops != 0])]
-    return kept
+    if not counts_deletes and ops.any():
+        is_out.append(ops != 0)
+    return frame[np.flatnonzero(~np.logical_or.reduce(is_out))] if is_out else frame
 
 
 def _behind(before: I64, times: I64, allowance: Allowance) -> I64:
@@ -174,19 +160,3 @@ def _behind(before: I64, times: I64, allowance: Allowance) -> I64:
     # A window is closed where end + grace <= stream time: at the end itself a grace of 1 ms is needed.
     needed: I64 = before - (starts + allowance.size_ms) + 1
     return needed
-
-
-def _of_both(left: pl.DataFrame, right: pl.DataFrame, clock: int | None, allowance: Allowance) -> I64:
-    """Measure both sides of a stream-stream join, which have one stream time."""
-    left, right = (frame if (frame.get_column(OP) == 0).all() else frame.filter(pl.col(OP) == 0) for frame in (left, right))
-    sides = [(frame.get_column(POS).to_numpy(), frame.get_column(TS).to_numpy()) for frame in (left, right)]
-    positions, times = (np.concatenate(parts) for parts in zip(*sides, strict=True))
-    slack = np.repeat([allowance.slack_ms, allowance.right_slack_ms or 0], [left.height, right.height])
-    order = np.argsort(positions, kind="stable")
-    before, _ = running_clock(clock, times[order])
-    behind: I64 = before - times[order] - slack[order]
-    return behind
-
-
-def _clock(chain: Sequence[Operator], name: str) -> int | None:
-    return next((clock for operator in chain for own, clock in operator.clocks.items() if own == name), None)

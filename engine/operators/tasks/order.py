@@ -1,14 +1,16 @@
-"""T2: the total order in which a task handles the records of one batch, and the place of everything that it emits.
+"""T2: the one order of the records that a query reads in a batch, over all partitions and tasks, and how time rises along it (T1).
 
 A *lane* is what has an order of its own: a partition of a source feed, or a whole derived feed, whose records are numbered across its
 partitions (``engine.log.sequence``). The *head* of a record is the running maximum of event time in its lane: the merge of a batch's
-lanes takes the smallest head first. What a stage emits stands in that merge where the record stands that caused it, in every later stage
-and in the result (P6), so neither the number of tasks nor where a batch ends shows in the order.
+lanes takes the smallest head first.
+
+Whoever reads a part of a lane says where its head and its time rise (``LaneReading``), whatever tasks its records go to. From all readings
+of a batch each process computes the same order, so each task knows the positions of its own records without those of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -16,20 +18,20 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from engine.frames.causes import CAUSE_COLUMNS, PLACE, Causes
-from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64
-from engine.frames.frames import HEAD, OFFSET, POS, SERVICE_COLUMNS, TS, only, with_series
-from engine.plan.model import Input
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Clock, running_clock
+from engine.frames.frames import HEAD, KEY_HASH, OFFSET, OP, POS, RANK, SERVICE_COLUMNS, TS, only, with_series
+from engine.frames.places import place_order
+from engine.plan.model import Input, Plan
+from engine.plan.times import time_sources
 
 UPSTREAM: Final = -1
 """Stands for an input index: what the stage before emits."""
 
-
-NO_LANE: Final = -1
-"""The lane of what the clock caused. It stands before all records of its batch, or behind them."""
-
 PARTITION_BITS: Final = 20
 """A lane is the declared index of its feed, and below it the partition."""
+
+Rises = tuple[I64, I64]
+"""Offsets at which a running maximum of event time rises, and to what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,8 @@ class Slice:
         input_index: ``Input.index``; ``UPSTREAM`` for what the stage before emits.
         feed_name: ``Feed.name``; for upstream slices anything constant.
         partition: partition of the feed; for upstream slices the upstream task's ordinal.
-        frame: canonical records (``_key_hash``, ``_ts``, ``_offset``, ``_op``, payload) in offset order, with their heads where more than
-            one lane is read; upstream ones with the columns of their cause.
+        frame: canonical records (``_key_hash``, ``_ts``, ``_offset``, ``_op``, payload) in offset order; upstream ones with the columns of
+            their place.
     """
 
     input_index: int
@@ -50,103 +52,216 @@ class Slice:
     frame: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Ordered:
-    """A batch in order.
+@dataclass(frozen=True, slots=True)
+class LaneReading:
+    """What a reader says of a part of a lane that it read.
 
     Attributes:
-        frames: input index → its records with ``_pos``, in order, those of its further parts among them. Inputs without records are absent.
-        first_pos: position of the first record.
+        feed_name: ``Feed.name``.
+        partition: partition of the feed.
+        end: the offset behind the last record.
+        heads: where the head rises; its first entry is the first record.
+        times: input index → where the time of its relation rises: a record moves it unless the stage that reads it drops it for a null
+            key or value (T1a).
     """
 
-    frames: Mapping[int, pl.DataFrame]
-    first_pos: int
-    _groups: Sequence[_Group]
-    _order: I64
+    feed_name: str
+    partition: int
+    end: int
+    heads: Rises
+    times: Mapping[int, Rises]
 
-    def causes(self, positions: I64, clock_ms: int, *, is_before: bool = False) -> Causes:
-        """Say where rows stand that were emitted at these positions.
 
-        What the clock caused stands before the batch's records or behind them; of the former, what an earlier moment caused comes first.
+@dataclass(frozen=True)
+class BatchOrder:
+    """The order of one batch, the same for all tasks of a query.
+
+    Positions from ``first`` on are those of the silence (T10), a millisecond each; then those of the records; ``end`` is behind all of them.
+
+    Attributes:
+        first: the first position.
+        silence_ms: by how much time rose in the silence before the records.
+        end: the position behind the last record: what the wall clock causes stands there.
+        clocks: of the inputs, by the index that ``time_sources`` gives.
+    """
+
+    first: int
+    silence_ms: int
+    end: int
+    clocks: Mapping[int, Clock]
+    _sources: Mapping[int, int]
+    _lanes: Mapping[tuple[str, int], _Lane]
+    _readers: Mapping[str, list[int]]
+
+    @classmethod
+    def of(cls, plan: Plan, readings: Sequence[LaneReading], first: int, times: Mapping[int, int], silence_ms: int) -> BatchOrder:
+        """Merge what the readers of a batch say.
 
         Args:
-            positions: non-decreasing.
-            clock_ms: the moment at which the clock stands.
-            is_before: all that the clock causes here stands before the records.
+            plan: the query's.
+            readings: of all parts of lanes, in any order.
+            first: the first position of the batch.
+            times: time before the batch, by the index that ``time_sources`` gives; absent before the first record.
+            silence_ms: by how much time rises before the records.
         """
-        index = positions - self.first_pos
-        if len(index) and index.min() >= 0 and index.max() < len(self._order):
-            return self._in_order.taken(index)
-        is_caused = (index >= 0) & (index < len(self._order))
-        found = np.where(is_caused, index, 0)
-        own = self._in_order
-        if len(own.heads) == 0:
-            own = Causes(*(np.zeros(1, np.int64) for _ in CAUSE_COLUMNS))
-        clock = np.where(is_before | (index < 0), BEFORE_ALL_TIME, AFTER_ALL_TIME)
-        return Causes(
-            np.where(is_caused, own.heads[found], clock),
-            np.where(is_caused, own.lanes[found], NO_LANE),
-            np.where(is_caused, own.places[found], clock_ms),
-        )
+        readers = _readers(plan.inputs)
+        lanes = _merged(readings, declared_indices(plan.inputs), readers, first + silence_ms)
+        sources = time_sources(plan)
+        end = max([first + silence_ms, *(lane.last_end for lane in lanes.values())])
+        order = cls(first, silence_ms, end, {}, sources, lanes, readers)
+        clocks = {source: order._clock(source, readings, times.get(source, BEFORE_ALL_TIME)) for source in set(sources.values())}
+        return replace(order, clocks=clocks)
+
+    def clock_of(self, input_index: int) -> Clock:
+        """Return the clock of an input."""
+        return self.clocks[self._sources[input_index]]
+
+    def positions(self, input_index: int, feed_name: str, partition: int, offsets: I64) -> I64:
+        """Return where records of an input stand.
+
+        Of a record that two inputs of a feed read, the one with the smaller index (the table) comes first.
+        """
+        readers = self._readers[feed_name]
+        return self._lanes[feed_name, partition].positions(offsets, len(readers)) + readers.index(input_index)
+
+    def heads(self, positions: I64) -> I64:
+        """Return how far the merge had come with each position; before or behind all time where the clock causes what stands there."""
+        starts, heads = self._heads
+        found = heads[np.searchsorted(starts, positions, "right")]
+        of_records: I64 = np.where(positions < self.end, found, AFTER_ALL_TIME)
+        return of_records
 
     @cached_property
-    def _in_order(self) -> Causes:
-        causes = Causes.joined([group.causes for group in self._groups])
-        return Causes(*(values[self._order] for values in causes))
+    def _heads(self) -> tuple[I64, I64]:
+        lanes = self._lanes.values()
+        starts = np.concatenate([np.empty(0, np.int64), *(lane.starts for lane in lanes)])
+        heads = np.concatenate([np.empty(0, np.int64), *(lane.heads for lane in lanes)])
+        order = np.argsort(starts)
+        return starts[order], np.append(BEFORE_ALL_TIME, heads[order])
+
+    def _clock(self, source: int, readings: Sequence[LaneReading], start: int) -> Clock:
+        places, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        entered = []
+        for reading in readings:
+            for index, (offsets, rises) in reading.times.items():
+                if self._sources[index] == source and len(reading.heads[0]):
+                    places.append(self.positions(index, reading.feed_name, reading.partition, offsets))
+                    times.append(rises)
+                    entered.append(reading.heads[0][:1])
+                    entered[-1] = self.positions(index, reading.feed_name, reading.partition, entered[-1])
+        clock = Clock(start, first=self.first, silence_ms=0 if start == BEFORE_ALL_TIME else self.silence_ms)
+        if entered:
+            clock = replace(clock, entered=int(np.concatenate(entered).min()))
+        return clock.rising(
+            np.concatenate(places), np.concatenate(times), start if not clock.silence_ms else start + clock.silence_ms
+        )
 
 
-def order_batch(slices: Sequence[Slice], inputs: Sequence[Input], first_pos: int) -> Ordered:
-    """Put a batch's records into the task's total order.
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """Where the records of a lane stand in the merge: runs of equal head, each of which stands together.
 
-    A k-way merge of the lanes by head, which equals a stable sort by head; ties by the declared index of the feed (the smallest
-    index of the inputs that read it), partition, offset. Of a record that two inputs of a feed read, the one with the smaller index (the
-    table) comes first. Emissions of the stage before stand behind the record that caused them; of one record by upstream task, each in the
-    order of emission.
+    Attributes:
+        offsets: the first offset of each run, ascending.
+        starts: its position.
+        heads: its head.
+        last_end: the position behind the last run.
+    """
+
+    offsets: I64
+    starts: I64
+    heads: I64
+    last_end: int
+
+    def positions(self, offsets: I64, readers: int) -> I64:
+        runs = np.searchsorted(self.offsets, offsets, "right") - 1
+        found: I64 = self.starts[runs] + (offsets - self.offsets[runs]) * readers
+        return found
+
+
+def _merged(
+    readings: Sequence[LaneReading], declared: Mapping[str, int], readers: Mapping[str, list[int]], base: int
+) -> dict[tuple[str, int], _Lane]:
+    """Put the runs of equal head of all lanes into order: by head, declared index of the feed, partition, offset."""
+    parts: dict[tuple[str, int], list[LaneReading]] = {}
+    for reading in readings:
+        if len(reading.heads[0]):
+            parts.setdefault((reading.feed_name, reading.partition), []).append(reading)
+    keys = sorted(parts, key=lambda key: lane_of(declared[key[0]], key[1]))
+    runs = [_runs(parts[key]) for key in keys]
+    if not runs:
+        return {}
+    offsets, sizes, heads = (np.concatenate(columns) for columns in zip(*runs, strict=True))
+    lanes = np.repeat(np.arange(len(runs)), [len(own) for own, _, _ in runs])
+    sizes = sizes * np.array([len(readers[feed]) for feed, _ in keys])[lanes]
+    order = np.lexsort((offsets, lanes, heads))
+    starts = np.empty(len(order), np.int64)
+    starts[order] = base + np.cumsum(sizes[order]) - sizes[order]
+    merged = {}
+    for index, key in enumerate(keys):
+        own = np.flatnonzero(lanes == index)
+        merged[key] = _Lane(offsets[own], starts[own], heads[own], int((starts[own] + sizes[own]).max()))
+    return merged
+
+
+def _runs(readings: Sequence[LaneReading]) -> tuple[I64, I64, I64]:
+    """Return the first offset, the extent and the head of each run of a lane."""
+    ordered = sorted(readings, key=lambda reading: int(reading.heads[0][0]))
+    offsets = np.concatenate([reading.heads[0] for reading in ordered])
+    before, heads = running_clock(None, np.concatenate([reading.heads[1] for reading in ordered]))
+    is_risen = heads > before
+    offsets, heads = offsets[is_risen], heads[is_risen]
+    return offsets, np.diff(offsets, append=ordered[-1].end), heads
+
+
+def rises(offsets: I64, times: I64, head: int | None = None) -> Rises:
+    """Return where the running maximum of event times rises.
 
     Args:
-        slices: at most one batch's records of one task, in any order of slices. Without heads those of the task's own records count.
-        inputs: the plan's inputs, whose aliases qualify the payload columns; upstream columns keep their names.
-        first_pos: position of the first record.
+        offsets: of records, ascending.
+        times: their event times.
+        head: the maximum of what was read of the lane before; None: nothing. The first record counts as a rise to it.
     """
-    groups = _groups(slices, inputs)
-    order = _order(groups)
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(first_pos, first_pos + len(order))
-    found: dict[int, list[pl.DataFrame]] = {}
-    read_as = {item.index: item.read_as for item in inputs}
-    start = 0
-    for group in groups:
-        stop = start + len(group.causes.heads)
-        for input_index, frame in group.placed(places[start:stop]):
-            found.setdefault(read_as.get(input_index, input_index), []).append(frame)
-        start = stop
-    aliases = {item.index: item.alias for item in inputs}
-    frames = {index: _in_order(frames, aliases.get(index)) for index, frames in found.items()}
-    return Ordered(frames, first_pos, groups, order)
+    before, after = running_clock(head, times)
+    is_risen = after > before
+    is_risen[:1] = True
+    return offsets[is_risen], after[is_risen]
 
 
-def with_heads(slices: Sequence[Slice]) -> list[Slice]:
-    """Give the records of the inputs their heads: the running maximum over everything that a batch holds of their partition.
+def lane_readings(slices: Sequence[Slice], inputs: Sequence[Input]) -> list[LaneReading]:
+    """Return what a reader of whole lanes would say of these records, for whoever has all records of a batch in one place.
 
-    For whoever has a whole batch at hand, before it is shared among tasks; slices that have heads stay as they are.
+    Args:
+        slices: records of the inputs, of all tasks, none left out by a condition; with ``HEAD`` where more of a lane was read before.
+        inputs: the plan's inputs.
     """
-    lanes: dict[tuple[str, int], list[int]] = {}
-    for index, item in enumerate(slices):
-        if item.input_index != UPSTREAM and item.frame.height and HEAD not in item.frame.columns:
-            lanes.setdefault((item.feed_name, item.partition), []).append(index)
-    result = list(slices)
-    for indices in lanes.values():
-        frames = [slices[index].frame for index in indices]
-        offsets = np.concatenate([frame.get_column(OFFSET).to_numpy() for frame in frames])
+    kinds = {item.index: item.relation.kind for item in inputs}
+    parts: dict[tuple[str, int], dict[int, list[pl.DataFrame]]] = {}
+    for item in slices:
+        if item.input_index != UPSTREAM and item.frame.height:
+            parts.setdefault((item.feed_name, item.partition), {}).setdefault(item.input_index, []).append(item.frame)
+    readings = []
+    for (feed_name, partition), frames in parts.items():
+        times = {index: _movers(own, is_table=kinds[index] == "table") for index, own in frames.items()}
+        every = [frame for own in frames.values() for frame in own]
+        offsets = np.concatenate([frame.get_column(OFFSET).to_numpy() for frame in every])
+        heads = np.concatenate([frame.get_column(HEAD if HEAD in frame.columns else TS).to_numpy() for frame in every])
         order = np.argsort(offsets, kind="stable")
-        heads = np.empty(len(offsets), np.int64)
-        heads[order] = np.maximum.accumulate(np.concatenate([frame.get_column(TS).to_numpy() for frame in frames])[order])
-        start = 0
-        for index, frame in zip(indices, frames, strict=True):
-            own = pl.Series(HEAD, heads[start : start + frame.height])
-            result[index] = replace(slices[index], frame=with_series(frame, own))
-            start += frame.height
-    return result
+        readings.append(LaneReading(feed_name, partition, int(offsets.max()) + 1, rises(offsets[order], heads[order]), times))
+    return readings
+
+
+def _movers(frames: Sequence[pl.DataFrame], *, is_table: bool) -> Rises:
+    offsets, times = [], []
+    for frame in frames:
+        is_out = frame.get_column(KEY_HASH).is_null().to_numpy()
+        if not is_table:
+            is_out = is_out | (frame.get_column(OP).to_numpy() != 0)
+        offsets.append(frame.get_column(OFFSET).to_numpy()[~is_out])
+        times.append(frame.get_column(TS).to_numpy()[~is_out])
+    found, of_found = np.concatenate(offsets), np.concatenate(times)
+    order = np.argsort(found, kind="stable")
+    return rises(found[order], of_found[order])
 
 
 def declared_indices(inputs: Sequence[Input]) -> dict[str, int]:
@@ -162,92 +277,53 @@ def lane_of(declared_index: int, partition: int) -> int:
     return declared_index << PARTITION_BITS | partition
 
 
-class _Group:
-    """The records of one lane in its order (by offset, of one record's readers by index), or what one upstream task emitted.
+def _readers(inputs: Sequence[Input]) -> dict[str, list[int]]:
+    readers: dict[str, list[int]] = {}
+    for item in sorted(inputs, key=lambda item: item.index):
+        readers.setdefault(item.feed.name, []).append(item.index)
+    return readers
+
+
+def placed(slices: Sequence[Slice], inputs: Sequence[Input], order: BatchOrder) -> dict[int, pl.DataFrame]:
+    """Give a task's records their positions.
 
     Args:
-        readers: input index and records by offset.
-        lane: the lane; of an upstream task one that stands behind all others, for emissions of no known cause.
+        slices: at most one batch's records of one task, in any order of slices.
+        inputs: the plan's inputs, whose aliases qualify the payload columns; upstream columns keep their names.
+        order: of the batch.
+
+    Returns:
+        Input index → its records with ``_pos``, in order, those of its further parts among them. Inputs without records are absent.
+        What the stage before emits keeps the columns of its place; of one place and rank the rows of one upstream task stand as it emitted them.
     """
-
-    def __init__(self, readers: list[tuple[int, pl.DataFrame]], lane: int) -> None:
-        self._readers = readers
-        self._rows: I64 | None = None
-        if len(readers) > 1:
-            offsets = np.concatenate([frame.get_column(OFFSET).to_numpy() for _, frame in readers])
-            self._rows = np.argsort(offsets, kind="stable")
-        first = readers[0][1]
-        self.is_upstream = readers[0][0] == UPSTREAM
-        self.causes = Causes.of_frame(first) if PLACE in first.columns else self._own(lane)
-
-    def placed(self, places: I64) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Give each reader's records their places."""
-        own = places
-        if self._rows is not None:
-            own = np.empty_like(places)
-            own[self._rows] = places
-        start = 0
-        for input_index, frame in self._readers:
-            yield input_index, with_series(frame, pl.Series(POS, own[start : start + frame.height]))
-            start += frame.height
-
-    def _own(self, lane: int) -> Causes:
-        heads = self._column(HEAD if all(HEAD in frame.columns for _, frame in self._readers) else TS)
-        return Causes(np.maximum.accumulate(heads), np.full(len(heads), lane, np.int64), self._column(OFFSET))
-
-    def _column(self, name: str) -> I64:
-        values: I64 = np.concatenate([frame.get_column(name).to_numpy() for _, frame in self._readers])
-        return values if self._rows is None else values[self._rows]
-
-
-def _groups(slices: Sequence[Slice], inputs: Sequence[Input]) -> list[_Group]:
-    """Return what the batch holds: the lanes by number, then the upstream tasks by ordinal."""
-    declared = declared_indices(inputs)
-    lanes: dict[int, list[tuple[int, pl.DataFrame]]] = {}
-    upstream: dict[int, list[tuple[int, pl.DataFrame]]] = {}
-    for (feed_name, partition, input_index), frame in _parts(slices).items():
-        if input_index == UPSTREAM:
-            upstream[partition] = [(input_index, frame)]
-        else:
-            lane = lane_of(declared.get(feed_name, 0), partition)
-            lanes.setdefault(lane, []).append((input_index, frame))
-    own = [_Group(sorted(lanes[lane], key=lambda reader: reader[0]), lane) for lane in sorted(lanes)]
-    return [*own, *(_Group(upstream[ordinal], AFTER_ALL_TIME + ordinal) for ordinal in sorted(upstream))]
-
-
-def _parts(slices: Sequence[Slice]) -> dict[tuple[str, int, int], pl.DataFrame]:
-    """Join the slices of each (feed, partition, input), by offset."""
-    frames: dict[tuple[str, int, int], list[pl.DataFrame]] = {}
+    read_as = {item.index: item.read_as for item in inputs}
+    aliases = {item.index: item.alias for item in inputs}
+    found: dict[int, list[pl.DataFrame]] = {}
     for item in slices:
-        if item.frame.height:
-            frames.setdefault((item.feed_name, item.partition, item.input_index), []).append(item.frame)
-    result = {}
-    for key, found in frames.items():
-        found.sort(key=lambda frame: frame.item(0, OFFSET))
-        frame = found[0] if len(found) == 1 else pl.concat(found)
-        offsets = frame.get_column(OFFSET)
-        result[key] = frame if offsets.is_sorted() else frame.sort(OFFSET, maintain_order=True)
-    return result
-
-
-def _order(groups: Sequence[_Group]) -> I64:
-    """Return the records' indices, the groups one after the other, in the total order."""
-    if len(groups) < 2:
-        return np.arange(sum(len(group.causes.heads) for group in groups))
-    joined = Causes.joined([group.causes for group in groups])
-    if not any(group.is_upstream for group in groups):
-        return np.argsort(joined.heads, kind="stable")  # the groups stand in the order of their lanes, each in its own
-    return joined.order()
+        if not item.frame.height:
+            continue
+        frame = item.frame
+        if item.input_index != UPSTREAM:
+            offsets = frame.get_column(OFFSET).to_numpy()
+            own = order.positions(item.input_index, item.feed_name, item.partition, offsets)
+            frame = with_series(
+                frame, pl.Series(POS, own), pl.repeat(None, frame.height, dtype=pl.Binary, eager=True).alias(RANK)
+            )
+        found.setdefault(read_as.get(item.input_index, item.input_index), []).append(frame)
+    return {index: _in_order(frames, aliases.get(index)) for index, frames in found.items()}
 
 
 def _in_order(frames: list[pl.DataFrame], alias: str | None) -> pl.DataFrame:
-    """Merge an input's partitions by position and qualify its payload columns."""
+    """Merge an input's parts by place and qualify its payload columns."""
+    if len(frames) > 1:
+        frames = sorted(frames, key=lambda frame: int(frame.item(0, OFFSET)))  # an upstream task's packets follow each other
     frame = frames[0] if len(frames) == 1 else pl.concat(frames)
     positions = frame.get_column(POS).to_numpy()
-    if len(frames) > 1 or not bool(np.all(positions[1:] > positions[:-1])):
-        frame = frame[np.argsort(positions, kind="stable")]
-    payload = [name for name in frame.columns if name not in SERVICE_COLUMNS and name not in CAUSE_COLUMNS]
+    if not bool(np.all(positions[1:] > positions[:-1])):
+        frame = frame[place_order(frame)]
+    if alias is None:
+        return frame
+    payload = [name for name in frame.columns if name not in SERVICE_COLUMNS and name != HEAD]
     frame = only(frame, *SERVICE_COLUMNS, *payload)
-    if alias is not None:
-        frame.columns = [*SERVICE_COLUMNS, *(f"{alias}.{name}" for name in payload)]
+    frame.columns = [*SERVICE_COLUMNS, *(f"{alias}.{name}" for name in payload)]
     return frame

@@ -16,8 +16,9 @@ from engine.errors import EngineError
 from engine.frames.frames import KEY_HASH, Counters, empty_late, merge_counters
 from engine.operators.operators import Emission
 from engine.operators.tasks.lateness import Counted, summed
-from engine.operators.tasks.order import UPSTREAM, Slice, with_heads
+from engine.operators.tasks.order import UPSTREAM, LaneReading, Slice, lane_readings
 from engine.operators.tasks.progress import PartitionProgress
+from engine.operators.tasks.query_times import QueryTimes
 from engine.operators.tasks.task import build_task
 from engine.plan.model import Plan
 from engine.state.segments.ports import SegmentStore
@@ -33,9 +34,10 @@ class Step:
         late: rows that must be kept for reading.
         counters: over all tasks.
         wakes_at_ms: the earliest wall clock at which a task has something to do without input.
+        dues_ms: of each task with something that waits: the time of the query's streams at which it is due.
         failure: why the query must fail after this batch.
         lateness: gauge → histogram, over all tasks.
-        clocks: operator → the smallest stream time of its tasks, None where one of them has none.
+        clocks: operator → the time before it (``Emission.clocks``).
     """
 
     def __init__(self) -> None:
@@ -45,6 +47,7 @@ class Step:
         self.late: pl.DataFrame = empty_late()
         self.counters: Counters = {}
         self.wakes_at_ms: int | None = None
+        self.dues_ms: list[int] = []
         self.failure: EngineError | None = None
         self.lateness: dict[str, Counted] = {}
         self.clocks: dict[str, int | None] = {}
@@ -58,9 +61,8 @@ class Step:
         self.lateness = summed(self.lateness, emission.lateness)
         known = [ms for ms in (self.wakes_at_ms, emission.wakes_at_ms) if ms is not None]
         self.wakes_at_ms = min(known, default=None)
-        for name, clock in emission.clocks.items():
-            other = self.clocks.setdefault(name, clock)
-            self.clocks[name] = None if clock is None or other is None else min(clock, other)
+        self.clocks.update(emission.clocks)
+        self.dues_ms += [] if emission.due_ms is None else [emission.due_ms]
 
 
 class Pipeline:
@@ -72,19 +74,20 @@ class Pipeline:
         store: gives each task's place for segments: (stage, task) → store.
     """
 
-    def __init__(self, plan: Plan, state: list[list[Any]] | None, store: Callable[[int, int], SegmentStore]) -> None:
+    def __init__(self, plan: Plan, state: dict[str, Any] | None, store: Callable[[int, int], SegmentStore]) -> None:
         self._plan = plan
+        self._times = QueryTimes.of_snapshot(None if state is None else state["times"])
         self._stages = [
             [
-                build_task(stage, plan, None if state is None else state[stage.index][task], store(stage.index, task))
+                build_task(stage, plan, None if state is None else state["tasks"][stage.index][task], store(stage.index, task))
                 for task in range(plan.tasks)
             ]
             for stage in plan.stages
         ]
 
-    def snapshot(self) -> list[list[Any]]:
-        """Return every task's state, JSON-able."""
-        return [[task.snapshot() for task in tasks] for tasks in self._stages]
+    def snapshot(self) -> dict[str, Any]:
+        """Return the times of the query and every task's state, JSON-able."""
+        return {"times": self._times.snapshot(), "tasks": [[task.snapshot() for task in tasks] for tasks in self._stages]}
 
     def process(
         self,
@@ -94,6 +97,7 @@ class Pipeline:
         awake_ms: int | None = None,
         *,
         is_release: bool = False,
+        lanes: Sequence[LaneReading] | None = None,
     ) -> Step:
         """Handle one batch.
 
@@ -101,26 +105,29 @@ class Pipeline:
             slices: records of the plan's inputs, of all tasks together.
             now_ms: the wall clock.
             readings: see ``Task.process``.
-            awake_ms: see ``Task.process``.
+            awake_ms: see ``QueryTimes.at``.
             is_release: see ``Task.process``.
+            lanes: what the readers say of the lanes; None: what follows from the records.
         """
-        raw = list(slices) if self._plan.tasks == 1 else with_heads(list(slices))
+        raw = list(slices)
+        lanes = lane_readings(raw, self._plan.inputs) if lanes is None else lanes
+        times = self._times.at(now_ms, awake_ms)
+        order = times.order(self._plan, lanes)
+        self._times = times.behind(self._plan, order, lanes)
         step = Step()
         emitted: list[Emission] = []
-        stages = {item.index: item.stage for item in self._plan.inputs}
-        is_active = any(stages[item.input_index] > 0 for item in raw if item.frame.height)
         for stage in self._plan.stages:
             own = {item.index for item in self._plan.inputs if item.stage == stage.index}
             given = [item for item in raw if item.input_index in own]
             given += [Slice(UPSTREAM, "", ordinal, each.changes) for ordinal, each in enumerate(emitted) if each.changes.height]
-            is_active = is_active or any(each.is_active for each in emitted)
             emitted = []
             for ordinal, task in enumerate(self._stages[stage.index]):
                 share = _share(given, ordinal, self._plan.tasks)
-                emitted.append(
-                    task.process(share, now_ms, readings, awake_ms, is_upstream_active=is_active, is_release=is_release)
-                )
+                emitted.append(task.process(share, order, times.now_ms, readings, is_release=is_release))
                 step.add(emitted[-1])
+        wake = self._times.wakes_at_ms(self._plan, min(step.dues_ms, default=None))
+        known = [ms for ms in (step.wakes_at_ms, wake) if ms is not None]
+        step.wakes_at_ms = min(known, default=None)
         step.changes = [each.changes for each in emitted if each.changes.height]
         step.causes = [each.causes for each in emitted if each.causes.height]
         step.opened = [each.opened for each in emitted if each.opened.height]

@@ -14,8 +14,9 @@ import polars as pl
 from polars.datatypes import DataTypeClass
 
 from engine.expressions.types.types import Schema
-from engine.frames.frames import NO_RECORD, OFFSET, OP, POS, SERVICE_COLUMNS, TS
+from engine.frames.frames import NO_RECORD, OFFSET, OP, POS, RANK, SERVICE_COLUMNS, TS
 from engine.frames.hashing import KeyHash
+from engine.frames.places import packed
 
 REPLAYABLE: Final = frozenset(("late_dropped", "late_diverted", "expired_dropped", "expired_diverted"))
 """Reasons of late records that a stream-table join takes in again."""
@@ -24,20 +25,21 @@ STAGE, OPERATOR, RECORD = "stage", "operator", "record"
 """Columns of a replay feed beside ``_ts`` and ``_op``: where the record was refused, and what it was there (JSON)."""
 
 
-def replayed_rows(records: pl.DataFrame, schema: Schema, key: tuple[str, ...], first_pos: int, hashing: KeyHash) -> pl.DataFrame:
+def replayed_rows(records: pl.DataFrame, schema: Schema, key: tuple[str, ...], position: int, hashing: KeyHash) -> pl.DataFrame:
     """Return late records as rows of the running relation before the operator that refused them.
 
     Args:
         records: ``_ts`` and ``record``, as ``late_rows`` wrote it.
         schema: the columns before that operator.
         key: the columns whose hash chose the task.
-        first_pos: position of the first.
+        position: where all of them stand, one after the other.
         hashing: of the checkpoint.
     """
     rows = decoded(records.get_column(RECORD), schema)
     count = rows.height
     service = [
-        pl.Series(POS, np.arange(first_pos, first_pos + count)),
+        pl.Series(POS, np.full(count, position)),
+        packed(count, 0, np.arange(count)).alias(RANK),
         records.get_column(TS),
         pl.Series(OP, np.zeros(count, np.int8)),
         hashing.of(rows, key),

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.operators.operator_kinds import KINDS
 from engine.operators.rescale.segments import LATEST, moved
-from engine.operators.rescale.shares import Shares, Source, greatest
+from engine.operators.rescale.shares import Shares, Source
 from engine.operators.rows.conflicts import inputs_by_conflict
 from engine.operators.tasks.task import STATE_FORMAT, check_format
 from engine.plan.model import Input, Plan, Stage
@@ -73,18 +73,6 @@ def _times(source: Source, item: Input) -> Source:
 
 
 def _of_task(sources: Sequence[Source]) -> dict[str, Any]:
-    """Return what a task keeps beside its operators: places, clocks, silence (of the task that was heard last), how far feeds were read."""
-    heard = max(sources, key=lambda source: (source.state["silent_since_ms"] or -1, source.state["advanced_ms"])).state
-    lateness: dict[str, int] = {}
-    for source in sources:
-        for name, clock in source.state["lateness"].items():
-            lateness[name] = max(clock, lateness.get(name, clock))
-    newest = max(sources, key=lambda source: source.state["now_ms"]).state
-    return {
-        "format": STATE_FORMAT,
-        **{name: greatest(sources, name, 0) for name in ("next_pos", "emitted", "now_ms")},
-        "silent_since_ms": heard["silent_since_ms"],
-        "advanced_ms": heard["advanced_ms"],
-        "progress": newest["progress"],
-        "lateness": lateness,
-    }
+    """Return what a task keeps beside its operators: how many rows it emitted, how far feeds were read."""
+    newest = max(sources, key=lambda source: source.state["emitted"]).state
+    return {"format": STATE_FORMAT, "emitted": newest["emitted"], "progress": newest["progress"]}

@@ -60,6 +60,10 @@ class ForeignKeyLookup(StatefulOperator):
         """Of how many columns the foreign key is."""
         return len(self.right_key)
 
+    @property
+    def table_beside(self) -> int:
+        return self.table_index
+
     def renumbered(self, index_of: Mapping[int, int]) -> Self:
         return replace(self, table_index=index_of[self.table_index])
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
+from engine.frames.clocks import Wait
 from engine.plan.operators.answers import Gauge, LatenessClock, RowBound, Setting, Span, TimeBound
 
 Value = TypeVar("Value")
@@ -71,6 +72,26 @@ class Operator:
     @property
     def awaited_table(self) -> int | None:
         """``Input.index`` of the table whose progress it waits for (J9)."""
+        return None
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """How far behind the time before it the time behind it is (T1c)."""
+        return ()
+
+    @property
+    def stream_beside(self) -> int | None:
+        """``Input.index`` of the stream that it joins with the running one: both have one time (SS1)."""
+        return None
+
+    @property
+    def table_beside(self) -> int | None:
+        """``Input.index`` of the table whose changes make results beside those of the running one (T1d)."""
+        return None
+
+    @property
+    def looked_up_table(self) -> int | None:
+        """``Input.index`` of the table that the running stream looks up, which makes no results (J1)."""
         return None
 
     @property

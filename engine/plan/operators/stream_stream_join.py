@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
+from engine.frames.clocks import Wait
 from engine.plan.operators.answers import Allowance, Gauge, Setting, TimeBound
 from engine.plan.operators.operator import StatefulOperator
 
@@ -49,6 +50,15 @@ class StreamStreamJoin(StatefulOperator):
     def state_column(self) -> str:
         """The column that marks the rows of an eager join."""
         return f"{self.name}.$state"
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        reaches = [reach for reach, is_shown in zip((self.after_ms, self.before_ms), self.shown_alone, strict=True) if is_shown]
+        return (Wait(max(reaches) + self.grace_ms),) if reaches and not self.is_eager else ()
+
+    @property
+    def stream_beside(self) -> int:
+        return self.stream_index
 
     def renumbered(self, index_of: Mapping[int, int]) -> Self:
         return replace(self, stream_index=index_of[self.stream_index])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
+from engine.frames.clocks import Wait
 from engine.plan.operators.answers import Gauge, LatenessClock, RowBound, Setting, TimeBound
 from engine.plan.operators.operator import StatefulOperator
 
@@ -68,6 +69,14 @@ class StreamTableJoin(StatefulOperator):
 
     def renumbered(self, index_of: Mapping[int, int]) -> Self:
         return replace(self, table_index=index_of[self.table_index])
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        return (Wait(self.grace_ms),) if self.grace_ms else ()
+
+    @property
+    def looked_up_table(self) -> int:
+        return self.table_index
 
     @property
     def awaited_table(self) -> int | None:

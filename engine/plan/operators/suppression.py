@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from engine.frames.clocks import Wait
 from engine.plan.operators.answers import RowBound, TimeBound
 from engine.plan.operators.operator import StatefulOperator
 
@@ -79,6 +80,10 @@ class TimeLimitSuppression(Suppression):
     edited_in_place: ClassVar[Mapping[str, Any]] = {"limit_ms": 0, "buffer": None, "closing": None}
 
     closing: WindowClosing | None = None
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        return (Wait(self.limit_ms),) if self.limit_ms else ()
 
     @property
     def time_bounds(self) -> tuple[TimeBound, ...]:

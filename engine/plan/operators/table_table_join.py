@@ -42,6 +42,10 @@ class TableTableJoin(StatefulOperator):
     right_columns: tuple[str, ...]
     is_result_versioned: bool = False
 
+    @property
+    def table_beside(self) -> int:
+        return self.table_index
+
     def renumbered(self, index_of: Mapping[int, int]) -> Self:
         return replace(self, table_index=index_of[self.table_index])
 

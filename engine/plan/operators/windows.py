@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
+from engine.frames.clocks import Wait
 from engine.plan.operators.aggregation import AggregateColumn, Aggregation
 from engine.plan.operators.answers import Allowance, Gauge, Setting, Span, TimeBound
 
@@ -101,6 +102,10 @@ class WindowAggregation(WindowedAggregation):
         start = max((at_ms - self.size_ms) // self.advance_ms + 1, 0) * self.advance_ms
         return Span(start, start + self.size_ms, start + self.size_ms + self.grace_ms)
 
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        return () if self.emit == "changes" else (Wait(self.size_ms + self.grace_ms, self.advance_ms),)
+
     def is_late(self, at_ms: int, now_ms: int) -> bool:
         last_end = at_ms // self.advance_ms * self.advance_ms + self.size_ms
         return last_end + self.grace_ms <= now_ms
@@ -133,6 +138,10 @@ class SessionAggregation(WindowedAggregation):
         closes_at_ms = at_ms + self.closing_delay_ms
         return Span(at_ms - self.gap_ms, at_ms + self.gap_ms, closes_at_ms, is_certain=False, can_grow=True)
 
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        return (Wait(self.gap_ms if self.emit == "changes" else self.gap_ms + self.grace_ms),)
+
     def is_late(self, at_ms: int, now_ms: int) -> bool:
         return at_ms + self.closing_delay_ms <= now_ms
 
@@ -161,6 +170,10 @@ class SlidingAggregation(WindowedAggregation):
 
     def span_of(self, at_ms: int) -> Span:
         return Span(max(at_ms - self.difference_ms, 0), at_ms, at_ms + self.closing_delay_ms)
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        return () if self.emit == "changes" else (Wait(self.difference_ms + self.grace_ms),)
 
     def is_late(self, at_ms: int, now_ms: int) -> bool:
         return at_ms + self.difference_ms + self.closing_delay_ms <= now_ms

@@ -1,0 +1,157 @@
+"""The place of a row in the one order in which a query takes its inputs (T2), and the order of rows that stand at one place (P6).
+
+``_pos`` is the position of the record that caused the row, over all lanes and tasks. ``_rank`` orders the rows of one position; null, it stands
+before all others: a record as it was read. It is bytes that sort as they are:
+
+- *levels*, 5 bytes each: where a record makes several rows, each further one has a place of its own right behind (T1b). A level says which
+  further row; the next level which one of the rows made of that row. Rows with the same position and the same levels stand at one place.
+- a zero byte, then what orders the rows of one place: numbers, the most important one first, and last the place and rank of the row that
+  arrived (``arrivals``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from engine.frames.clocks import I64, Bools
+from engine.frames.frames import POS, RANK, with_series
+
+_LEVEL: Final = 1
+"""Begins each level."""
+
+_LEVEL_BYTES: Final = 5
+
+_SIGN: Final = np.uint64(1 << 63)
+
+Part = I64 | int | pl.Series
+"""What a rank is made of: 8 bytes of an integer of each row, one byte of a number that all have, bytes as they are."""
+
+
+def place_order(frame: pl.DataFrame) -> I64:
+    """Return the rows' indices by position and rank; what is equal in both stays as it stands."""
+    positions = frame.get_column(POS).to_numpy()
+    order: I64 = np.argsort(positions, kind="stable")
+    if frame.get_column(RANK).null_count() == frame.height:
+        return order
+    ascending = positions[order]
+    is_same = np.zeros(len(order) + 1, np.bool_)
+    is_same[1:-1] = ascending[1:] == ascending[:-1]
+    tied = np.flatnonzero(is_same[1:] | is_same[:-1])
+    if len(tied):
+        rows = frame.select(POS, RANK)[order[tied]].with_row_index("_row").sort(POS, RANK, nulls_last=False, maintain_order=True)
+        order[tied] = order[tied][rows.get_column("_row").to_numpy()]
+    return order
+
+
+def is_further(ranks: pl.Series) -> Bools | None:
+    """Say which rows stand at a place behind that of their record; None where none does."""
+    if ranks.null_count() == len(ranks):
+        return None
+    further: Bools = ranks.bin.starts_with(bytes([_LEVEL])).fill_null(value=False).to_numpy()
+    return further if further.any() else None
+
+
+def levels(ranks: pl.Series) -> pl.Series:
+    """Return the levels of each rank, empty where there are none."""
+    sizes = np.zeros(len(ranks), np.int64)
+    rest = ranks.fill_null(b"")
+    while (further := is_further(rest)) is not None:
+        sizes += further * _LEVEL_BYTES
+        rest = _parts(ranks.fill_null(b""), sizes)[1]
+    return _parts(ranks.fill_null(b""), sizes)[0]
+
+
+def apart(frame: pl.DataFrame, ordinals: I64) -> pl.DataFrame:
+    """Give the further rows that a record makes places of their own (T1b).
+
+    Args:
+        frame: rows with the position and rank of the row that made them.
+        ordinals: which of that row's results each is, from 0 on.
+    """
+    rows = np.flatnonzero(ordinals)
+    if not len(rows):
+        return frame
+    ranks = frame.get_column(RANK)
+    own = ranks[rows].fill_null(b"\0")
+    before = levels(own)
+    behind = _parts(own, before.bin.size().cast(pl.Int64).to_numpy())[1]
+    level = _fixed([np.full(len(rows), _LEVEL, np.uint8), ordinals[rows].astype(">u4")])
+    return with_series(frame, ranks.scatter(rows, joined_bytes(before, level, behind)).alias(RANK))
+
+
+def ranked(frame: pl.DataFrame, *parts: Part, within: pl.Series | None = None) -> pl.DataFrame:
+    """Give rows their order at their places.
+
+    Args:
+        frame: rows with their positions.
+        parts: what decides, the most important first.
+        within: the levels of their places; None: the places of records.
+    """
+    rank = packed(frame.height, 0, *parts)
+    return with_series(frame, (rank if within is None else joined_bytes(within, rank)).alias(RANK))
+
+
+def arrivals(frame: pl.DataFrame) -> pl.Series:
+    """Return the place and rank of each row as bytes that sort like them: when it arrives at an operator."""
+    ranks = frame.get_column(RANK)
+    positions = frame.get_column(POS).to_numpy()
+    return packed(frame.height, positions) if ranks.null_count() == frame.height else packed(frame.height, positions, ranks)
+
+
+def packed(rows: int, *parts: Part) -> pl.Series:
+    """Put columns into one of bytes that sort like them, row by row.
+
+    Args:
+        rows: how many.
+        parts: see ``Part``.
+    """
+    joined: list[pl.Series] = []
+    fixed: list[NDArray[Any]] = []
+    for part in parts:
+        if isinstance(part, pl.Series):
+            joined += [_fixed(fixed), part] if fixed else [part]
+            fixed = []
+        elif isinstance(part, int):
+            fixed.append(np.full(rows, part, np.uint8))
+        else:
+            fixed.append((part.astype(np.int64).view(np.uint64) ^ _SIGN).astype(">u8"))
+    if fixed:
+        joined.append(_fixed(fixed))
+    return joined[0] if len(joined) == 1 else joined_bytes(*joined)
+
+
+def joined_bytes(*columns: pl.Series) -> pl.Series:
+    """Put bytes one behind the other, row by row; null is nothing."""
+    # With nulls skipped pyarrow 26 leaves rows out where all values are null.
+    arrays = [column.fill_null(b"").to_arrow() for column in columns]
+    separator = pa.scalar(b"", pa.large_binary())
+    return pl.Series(pc.binary_join_element_wise(*arrays, separator), dtype=pl.Binary)
+
+
+def _parts(values: pl.Series, sizes: I64) -> tuple[pl.Series, pl.Series]:
+    """Return the first bytes of each value, and the others."""
+    columns = pl.DataFrame({"value": values, "size": sizes})
+    value, size = pl.col("value"), pl.col("size")
+    split = columns.select(value.bin.head(size).alias("head"), value.bin.slice(size).alias("tail"))
+    return split.get_column("head"), split.get_column("tail")
+
+
+def _fixed(columns: Sequence[NDArray[Any]]) -> pl.Series:
+    """Put arrays of bytes or big-endian numbers side by side, as one column of bytes of one length."""
+    rows = len(columns[0])
+    width = sum(column.dtype.itemsize for column in columns)
+    table = np.empty((rows, width), np.uint8)
+    at = 0
+    for column in columns:
+        size = column.dtype.itemsize
+        table[:, at : at + size] = np.ascontiguousarray(column).view(np.uint8).reshape(rows, size)
+        at += size
+    array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), rows, [None, pa.py_buffer(table)])
+    return pl.Series(array.cast(pa.large_binary()), dtype=pl.Binary)
