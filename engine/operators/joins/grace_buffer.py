@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
 
-from engine.frames.clocks import AFTER_ALL_TIME, I64, Bools, running_clock
-from engine.frames.frames import POS, TS, with_series
+from engine.frames.clocks import I64, NEVER, Bools
+from engine.frames.frames import POS, RANK, TS, with_series
+from engine.frames.places import arrivals, levels, place_order, ranked
+from engine.operators.operators import BatchTime
 from engine.operators.pending.histogram import WaitingRows
 from engine.operators.pending.spans import Span
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.segment_list import taken
 from engine.state.sorted.sorted_search import stable_order
+
+_PASSING: Final = 0
+_RELEASED: Final = 1
+"""At one place rows that pass stand before those that are released there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +41,11 @@ class Due:
 
 
 class GraceBuffer:
-    """Rows waiting, and the buffer time B.
+    """Rows waiting.
 
     Args:
-        grace_ms: G. It may differ from the one the state was made with; what is due under the new one goes at the next accepted
-            record, or at a step on request (J11).
+        grace_ms: G. It may differ from the one the state was made with; what is due under the new one goes at the next place of the
+            streams, or at once on request (J11).
         late: policy; ``join`` lets late rows pass at their own place.
         state: what ``snapshot`` returned, or None.
         store: where waiting rows live.
@@ -51,13 +57,7 @@ class GraceBuffer:
         state = state or {}
         self._grace_ms = grace_ms
         self._late = late
-        self._clock: int | None = state.get("clock")
         self._queue = WaitingRows(store, state.get("waiting"))
-
-    @property
-    def clock(self) -> int | None:
-        """B: the greatest event time accepted."""
-        return self._clock
 
     @property
     def rows(self) -> int:
@@ -75,105 +75,71 @@ class GraceBuffer:
         return self._queue.earliest_ms
 
     @property
-    def due_in_ms(self) -> int | None:
-        """By how much B must rise until a row is released; None where no row waits."""
+    def due_ms(self) -> int | None:
+        """The time at which the first row is released; None where none waits."""
         earliest = self._queue.earliest_ms
-        return None if earliest is None or self._clock is None else max(earliest + self._grace_ms - self._clock, 1)
+        return None if earliest is None else earliest + self._grace_ms
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"clock": self._clock, "waiting": self._queue.snapshot()}
+        return {"waiting": self._queue.snapshot()}
 
-    def process(self, frame: pl.DataFrame, passing: Bools | None, position: int, step_ms: int | None) -> Due:
-        """Handle the next records, and then the advance of an idle task (T10) or a release on request (J11).
+    def process(self, frame: pl.DataFrame, passing: Bools | None, moment: BatchTime) -> Due:
+        """Handle the next records, and then what time releases.
 
         Args:
             frame: rows in processing order, all with the same columns as ever.
-            passing: rows that pass at their own place and move no clock (J7), or None.
-            position: where the step releases rows.
-            step_ms: by how much B rises behind the records, and releases what is due then; None: nothing happens there. A B that is
-                absent stays so.
+            passing: rows that pass at their own place (J7), or None.
+            moment: when.
         """
         times = frame.get_column(TS).to_numpy()
         checked = np.arange(len(times)) if passing is None else np.flatnonzero(~passing)
-        before, after = running_clock(self._clock, times[checked])
-        is_late = times[checked] < before - self._grace_ms  # a late record is older than B: it did not move the maxima
-        accepted = checked[~is_late]
-        late, late_clocks = checked[is_late], before[is_late]
-        if len(accepted):
-            self._clock = int(after[-1])
-        releases = _Releases(accepted, after[~is_late] - self._grace_ms, np.append(frame.get_column(POS).to_numpy(), position))
-        if step_ms is not None and self._clock is not None:
-            self._clock += step_ms
-            releases = releases.followed_by(len(times), self._clock - self._grace_ms)
+        before = moment.before(frame)
+        is_late = times[checked] < before[checked] - self._grace_ms
+        accepted, late = checked[~is_late], checked[is_late]
+        own_positions = frame.get_column(POS).to_numpy()[accepted]
+        reached = moment.reached(times[accepted] + self._grace_ms)
+        is_due = reached < NEVER
+        at_once = accepted[reached <= own_positions]
+        later = accepted[is_due & (reached > own_positions)]
         through = [late] if self._late == "join" else []
         if passing is not None:
             through.append(np.flatnonzero(passing))
-        old = self._queue.take(int(releases.due_times[-1])) if len(releases.places) else []
-        by_time = _by_time(times[accepted])
-        released = np.maximum(np.searchsorted(releases.due_times, times[accepted[by_time]]), by_time)
-        is_due = released < len(releases.places)
-        rows = np.concatenate([*through, accepted[by_time[is_due]]])
-        places = np.concatenate([*through, releases.places[released[is_due]]])
-        ordered, is_passing = _in_output_order(frame, rows, places, sum(map(len, through)), old, releases)
+        parts = [
+            *(_released(part, moment.reached(part.get_column(TS).to_numpy() + self._grace_ms)) for part in self._due(moment)),
+            _released(taken(frame, later), reached[is_due & (reached > own_positions)]),
+            _at_own_places(taken(frame, at_once)),
+        ]
+        waiting = sum(part.height for part in parts)
+        passed = taken(frame, np.sort(np.concatenate(through))) if through else frame.clear()
+        together = pl.concat([*parts, _passed(passed)])
+        order = place_order(together)
         if not is_due.all():
-            self._queue.append(taken(frame, accepted[by_time[~is_due]]))
-        return Due(ordered, is_passing, late, late_clocks)
+            self._queue.append(_by_time(taken(frame, accepted[~is_due])))
+        return Due(taken(together, order), order >= waiting, late, before[late])
+
+    def _due(self, moment: BatchTime) -> list[pl.DataFrame]:
+        """Take what waits from earlier batches and is released in this one."""
+        if moment.clock.next_place == NEVER and not moment.is_release:
+            return []
+        return self._queue.take(moment.clock.end - self._grace_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class _Releases:
-    """What releases rows in a batch, in order.
-
-    Attributes:
-        places: the rows of the batch that are accepted, each of which releases what is due; one behind the last for the advance.
-        due_times: B - G with each.
-        positions: position of each place.
-    """
-
-    places: I64
-    due_times: I64
-    positions: I64
-
-    def followed_by(self, place: int, due_time: int) -> _Releases:
-        return _Releases(np.append(self.places, place), np.append(self.due_times, due_time), self.positions)
+def _by_time(frame: pl.DataFrame) -> pl.DataFrame:
+    return taken(frame, stable_order(frame.get_column(TS).to_numpy()))
 
 
-def _by_time(times: I64) -> I64:
-    return stable_order(times - times.min(initial=AFTER_ALL_TIME))
+def _released(frame: pl.DataFrame, positions: I64) -> pl.DataFrame:
+    """Give rows the place that releases them; there they stand by event time and arrival, behind those that pass there (J3)."""
+    ranks = ranked(frame, _RELEASED, frame.get_column(TS).to_numpy(), arrivals(frame))
+    return with_series(ranks, pl.Series(POS, positions))
 
 
-def _in_output_order(
-    frame: pl.DataFrame, rows: I64, places: I64, through: int, old: list[pl.DataFrame], releases: _Releases
-) -> tuple[pl.DataFrame, Bools]:
-    """Put due rows into the order (place of release, event time, arrival) and give them the position of that place.
+def _at_own_places(frame: pl.DataFrame) -> pl.DataFrame:
+    """Give rows that are due as they come their order at their own places, which may be further ones of their records."""
+    return ranked(frame, _RELEASED, frame.get_column(TS).to_numpy(), arrivals(frame), within=levels(frame.get_column(RANK)))
 
-    Args:
-        frame: the records of the batch.
-        rows: those of them that are due; at equal times in order of arrival.
-        places: the place that releases each.
-        through: so many of the first rows pass without waiting.
-        old: rows released from the queue.
-        releases: see there.
 
-    Returns:
-        The rows in order, and which of them pass.
-    """
-    if not old and not through and np.array_equal(rows, places) and np.array_equal(rows, np.arange(frame.height)):
-        return frame, np.zeros(len(rows), np.bool_)
-    times = [part.get_column(TS).to_numpy() for part in old]
-    old_places = [releases.places[np.searchsorted(releases.due_times, part)] for part in times]
-    all_times = np.concatenate([*times, frame.get_column(TS).to_numpy()[rows]])
-    all_places = np.concatenate([*old_places, places])
-    if not len(all_times):
-        return frame.clear(), np.zeros(0, np.bool_)
-    order = _by_time(all_times)
-    order = order[stable_order(all_places[order])]
-    count = sum(map(len, times))
-    is_passing = (order >= count) & (order < count + through)
-    if old:
-        source = pl.concat([*old, frame], rechunk=True)
-        chosen = np.concatenate([np.arange(count), rows + count])[order]
-    else:
-        source, chosen = frame, rows[order]
-    return with_series(taken(source, chosen), pl.Series(POS, releases.positions[all_places[order]])), is_passing
+def _passed(frame: pl.DataFrame) -> pl.DataFrame:
+    """Give rows that never wait their order at their own places: as they came."""
+    return ranked(frame, _PASSING, frame.get_column(RANK), within=levels(frame.get_column(RANK)))

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from engine.expressions.types.types import STRING, Schema
-from engine.frames.clocks import Bools
+from engine.frames.clocks import Bools, Clock
 from engine.frames.frames import (
     KEY_HASH,
     OP,
@@ -104,12 +104,6 @@ class StreamTableJoiner(Operator):
         self._hold = None if spec.hold is None else HoldBuffer(spec.hold, spec.table_index, state.get("hold"), store)
 
     @property
-    def clocks(self) -> dict[str, int | None]:
-        """Buffer time under the join's name (with grace), table time under ``<name>.table``."""
-        own = {} if self._spec.grace_ms is None else {self._spec.name: self._buffer.clock}
-        return {**own, f"{self._spec.name}.table": self._table.clock}
-
-    @property
     def buffered_rows(self) -> int:
         """Stream records waiting for the grace or held for the table."""
         return self._buffer.rows + (0 if self._hold is None else self._hold.rows)
@@ -127,9 +121,9 @@ class StreamTableJoiner(Operator):
         return min((ms for ms in known if ms is not None), default=None)
 
     @property
-    def due_in_ms(self) -> int | None:
-        """By how much buffer time must advance until the grace releases a record."""
-        return self._buffer.due_in_ms
+    def due_ms(self) -> int | None:
+        """The time at which the grace releases the next record."""
+        return self._buffer.due_ms
 
     @property
     def wakes_at_ms(self) -> int | None:
@@ -158,7 +152,7 @@ class StreamTableJoiner(Operator):
         puts = inputs.get(self._spec.table_index)
         counters: Counters = {}
         late: list[pl.DataFrame] = []
-        batch = self._put(puts, counters, late)
+        batch = self._put(puts, moment.tables[self._spec.table_index], counters, late)
         due = self._due(frame, moment, counters, late)
         output = self._nothing if due.is_empty() else self._joined(due, batch, counters, late)
         if puts is not None:
@@ -178,27 +172,27 @@ class StreamTableJoiner(Operator):
         counters: Counters = {}
         late: list[pl.DataFrame] = []
         add_counter(counters, self._spec.name, "replayed", frame.height)
-        output = self._joined(frame, self._table.open(None), counters, late)
+        output = self._joined(frame, self._table.open(None, Clock()), counters, late)
         late = [part for part in late if part.height]
         return OperatorOutput(output, pl.concat(late) if late else empty_late(), counters)
 
-    def _put(self, puts: pl.DataFrame | None, counters: Counters, late: list[pl.DataFrame]) -> TableBatch:
-        """Judge the table's records (T6, V1, V7)."""
+    def _put(self, puts: pl.DataFrame | None, clock: Clock, counters: Counters, late: list[pl.DataFrame]) -> TableBatch:
+        """Judge the table's records by the table's time (T6, V1, V7)."""
         if puts is None:
-            return self._table.open(None)
+            return self._table.open(None, clock)
         name = self._spec.name
         if not self._keys.is_table_hashed:
             puts = with_series(puts, self._hashing.of(puts, self._spec.table_key))
         if null_keys := puts.get_column(KEY_HASH).null_count():
             add_counter(counters, name, "table_null_key", null_keys)
             puts = puts.filter(pl.col(KEY_HASH).is_not_null())
-        batch = self._table.open(puts)
+        batch = self._table.open(puts, clock)
         if self._spec.history_retention_ms is None:
             add_counter(counters, name, "out_of_order", batch.out_of_order())
         rejected = np.flatnonzero(~batch.accepted)
         add_counter(counters, name, "table_history_expired", len(rejected))
         if len(rejected):
-            clocks = pl.Series(batch.clocks[rejected])
+            clocks = pl.Series(batch.times_before[rejected])
             late.append(late_rows(taken(puts, rejected), name, "table_history_expired", clocks))
         return batch
 
@@ -218,7 +212,7 @@ class StreamTableJoiner(Operator):
         if self._spec.grace_ms is None:
             is_passing = np.zeros(frame.height, np.bool_) if is_null_key is None else is_null_key
             return self._after_hold(marked, is_passing, moment, counters)
-        due = self._buffer.process(marked, is_null_key, moment.position, moment.step_ms)
+        due = self._buffer.process(marked, is_null_key, moment)
         reason = _LATE_REASONS[self._spec.late]
         add_counter(counters, name, reason, len(due.late))
         if self._spec.late != "join" and len(due.late):

@@ -20,7 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from engine.expressions.types.types import Schema
-from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools, clock_value
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools, Clock
 from engine.frames.frames import KEY_HASH, OP, POS, TS, only
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.key_index import FORGOTTEN, KeyIndex, Part
@@ -95,7 +95,6 @@ class VersionedTable:
     ) -> None:
         state = state or {}
         self.retention_ms = retention_ms
-        self._clock: int | None = state.get("clock")
         self._empty = pl.DataFrame(schema={**_INDEX_COLUMNS, **columns.polars()})
         self._key = tuple(key_columns)
         is_by_time = retention_ms is not None
@@ -103,33 +102,28 @@ class VersionedTable:
             store, state.get("versions"), is_by_time=is_by_time, key_columns=key_columns, keeps_deletes=keeps_deletes
         )
 
-    @property
-    def clock(self) -> int | None:
-        """T: the greatest event time put so far."""
-        return self._clock
-
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"clock": self._clock, "versions": self.index.snapshot()}
+        return {"versions": self.index.snapshot()}
 
-    def open(self, puts: pl.DataFrame | None) -> TableBatch:
+    def open(self, puts: pl.DataFrame | None, clock: Clock) -> TableBatch:
         """Judge a batch's puts.
 
         Args:
             puts: service columns and payload, ascending distinct ``_pos``, no null ``_key_hash``; ``_op`` 1 is a tombstone.
+            clock: T, the table's time over the same places.
         """
         frame = self._empty if puts is None else only(puts, *self._empty.columns)
-        return TableBatch(self.index, frame, self._clock, self.retention_ms, self._key)
+        return TableBatch(self.index, frame, clock, self.retention_ms, self._key)
 
     def commit(self, batch: TableBatch, keep_from: int = AFTER_ALL_TIME, deletes_from: int = AFTER_ALL_TIME) -> None:
-        """Take over a batch's accepted puts and its clock.
+        """Take over a batch's accepted puts.
 
         Args:
             batch: what ``open`` returned.
             keep_from: a time before T - R from which on versions are kept for reads by ``TableBatch.versions_of``.
             deletes_from: a time from which on a key's latest tombstone is kept for these reads, also of an unversioned table.
         """
-        self._clock = batch.clock
         changes = batch.accepted_puts if batch.forgotten.is_empty() else pl.concat([batch.accepted_puts, batch.forgotten])
         self.index.append(changes, min(batch.horizon, keep_from), deletes_from)
 
@@ -139,24 +133,20 @@ class TableBatch:
 
     Attributes:
         accepted: which puts were accepted (V1).
-        clocks: T before each put, and at the end after the last.
+        times_before: T before each put.
         accepted_puts: their rows.
         forgotten: tombstones that the puts found forgotten, as ``FORGOTTEN`` rows at the places of those puts.
     """
 
-    def __init__(
-        self, index: KeyIndex, puts: pl.DataFrame, clock: int | None, retention_ms: int | None, key: tuple[str, ...]
-    ) -> None:
+    def __init__(self, index: KeyIndex, puts: pl.DataFrame, clock: Clock, retention_ms: int | None, key: tuple[str, ...]) -> None:
         self._index = index
         self._key = key
         self._retention_ms = retention_ms
+        self._clock = clock
         self._put_positions = puts.get_column(POS).to_numpy()
         times = puts.get_column(TS).to_numpy()
-        self.clocks = np.empty(len(times) + 1, np.int64)
-        self.clocks[0] = clock_value(clock)
-        self.clocks[1:] = times
-        np.maximum.accumulate(self.clocks, out=self.clocks)  # a rejected put is older than T: it moves nothing
-        self.accepted = np.ones(len(times), np.bool_) if retention_ms is None else times >= self.clocks[:-1] - retention_ms
+        self.times_before = clock.before(self._put_positions)
+        self.accepted = np.ones(len(times), np.bool_) if retention_ms is None else times >= self.times_before - retention_ms
         self.accepted_puts = puts if self.accepted.all() else puts[np.flatnonzero(self.accepted)]
         self._puts = puts
         self.forgotten = self.accepted_puts.clear()
@@ -164,21 +154,15 @@ class TableBatch:
             self.forgotten = self._forgotten()
 
     @property
-    def clock(self) -> int | None:
-        """T after the batch."""
-        last = int(self.clocks[-1])
-        return None if last == BEFORE_ALL_TIME else last
-
-    @property
     def horizon(self) -> int:
         """T - R after the batch; before all time for an unversioned table."""
-        return BEFORE_ALL_TIME if self._retention_ms is None else int(self.clocks[-1]) - self._retention_ms
+        return BEFORE_ALL_TIME if self._retention_ms is None else self._clock.end - self._retention_ms
 
     def horizons(self, positions: I64) -> I64:
         """Return T - R as of the puts up to and with each position; before all time for an unversioned table."""
         if self._retention_ms is None:
             return np.full(len(positions), BEFORE_ALL_TIME)
-        return self.clocks[np.searchsorted(self._put_positions, positions, "right")] - self._retention_ms
+        return self._clock.upto(positions) - self._retention_ms
 
     def versions_of(self, keys: Keys, since: I64 | None = None) -> tuple[pl.DataFrame, VersionSearch]:
         """Gather the versions of some keys, tombstones included, and what finds them at positions; no retention is applied.
@@ -289,7 +273,7 @@ class TableBatch:
         """Return T - R before each position; before all time for an unversioned table."""
         if self._retention_ms is None:
             return np.full(len(positions), BEFORE_ALL_TIME)
-        return self.clocks[np.searchsorted(self._put_positions, positions)] - self._retention_ms
+        return self._clock.before(positions) - self._retention_ms
 
     def _has_old_deletes(self) -> bool:
         """Whether any tombstone could be forgotten, as of the end of the batch."""

@@ -14,6 +14,7 @@ from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
 from engine.operators.operators import BatchTime, OperatorOutput, TableProgress
 from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import RunningTimes, unranked
 
 STREAM = Schema((("s.key", STRING), ("s.value", STRING)))
 TABLE = Schema((("w.key", STRING), ("w.value", STRING)))
@@ -28,6 +29,7 @@ class Case:
         self.values = {**values, **changes}
         self.store = MemorySegmentStore()
         self.pos = 0
+        self.times = RunningTimes()
         self.progress: TableProgress | None = None
         self.start(None)
 
@@ -43,19 +45,27 @@ class Case:
 
     def run(self, *records: tuple[str, str | None, str | None, int], now_ms: int = 0, advance_ms: int = 0) -> OperatorOutput:
         """One batch; the table's progress is ``self.progress``."""
-        frames = {side: self._frame(side, records) for side in ("s", "w")}
-        self.pos += len(records) + 1
-        moment = BatchTime(now_ms, self.pos - 1, advance_ms, {} if self.progress is None else {0: self.progress})
+        frames = {side: self._frame(side, records, self.pos + advance_ms) for side in ("s", "w")}
+        first, self.pos = self.pos, self.pos + len(records) + 1 + advance_ms
+        moment = self.times.at(
+            [frames["s"]],
+            {0: frames["w"]},
+            now_ms=now_ms,
+            position=self.pos - 1,
+            silence_ms=advance_ms,
+            first=first,
+            progress={} if self.progress is None else {0: self.progress},
+        )
         return self.join.process(frames["s"], {0: frames["w"]} if frames["w"].height else {}, moment)
 
     def values_of(self, *records: tuple[str, str | None, str | None, int]) -> list[tuple[str, str | None]]:
         return self.run(*records).frame.select("s.value", "w.value").rows()
 
-    def _frame(self, side: str, records: tuple[tuple[str, str | None, str | None, int], ...]) -> pl.DataFrame:
-        rows = [(self.pos + i, ts, v is None, self.pos + i, k, v) for i, (own, k, v, ts) in enumerate(records) if own == side]
+    def _frame(self, side: str, records: tuple[tuple[str, str | None, str | None, int], ...], first: int) -> pl.DataFrame:
+        rows = [(first + i, ts, v is None, first + i, k, v) for i, (own, k, v, ts) in enumerate(records) if own == side]
         schema = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_offset": pl.Int64, f"{side}.key": pl.String}
         frame = pl.DataFrame(rows, schema={**schema, f"{side}.value": pl.String}, orient="row")
-        return frame.with_columns(key_hash(frame, [f"{side}.key"]))
+        return unranked(frame.with_columns(key_hash(frame, [f"{side}.key"])))
 
 
 def test_a_record_meets_the_version_of_its_own_time() -> None:
