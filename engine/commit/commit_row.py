@@ -15,7 +15,10 @@ from engine.plan.naming import ReportedNames
 
 Json = dict[str, Any]
 
-_BY_TASK: Final = ("clocks", "buffered", "buffered_bytes", "oldest_ms", "waiting")
+SILENCE: Final = "silence:0"
+"""Stands among the wakes of tasks for the wall clock at which silence makes something due (T10)."""
+
+_BY_TASK: Final = ("buffered", "buffered_bytes", "oldest_ms", "waiting")
 """Parts of the detail with the form operator → task → value."""
 
 
@@ -24,7 +27,9 @@ class CommitRow:
     """Position and detail of the commit row as of one batch.
 
     ``detail`` has:
-    ``clocks``, ``buffered``, ``buffered_bytes`` and ``oldest_ms`` (operator → task → value; operators by ``ReportedNames``, the last two
+    ``times`` (``QueryTimes.snapshot``), ``clocks`` (operator → the time before it, ``<operator>.table`` → that of the table beside it),
+    ``dues`` (stage and task → the time of the query's streams at which it emits something that waits),
+    ``buffered``, ``buffered_bytes`` and ``oldest_ms`` (operator → task → value; operators by ``ReportedNames``, the last two
     without unknown values),
     ``read_rows`` (feed → count), ``read_to`` (feed → partition → greatest event time read; for a derived feed the greatest head),
     ``emitted_rows``, ``wakes`` (stage and task → wall clock at which it has work without input),
@@ -44,7 +49,7 @@ class CommitRow:
             return {task: value for task, value in of_tasks.items() if int(task.rpartition(":")[2]) < tasks}
 
         parts = {part: {name: kept(each) for name, each in self.detail.get(part, {}).items()} for part in _BY_TASK}
-        detail = {**self.detail, **parts, "wakes": kept(self.detail.get("wakes", {}))}
+        detail = {**self.detail, **parts, **{part: kept(self.detail.get(part, {})) for part in ("wakes", "dues")}}
         return CommitRow(self.position, detail)
 
     def advanced(self, progress: Sequence[Json], stats: Sequence[Json], emitted: int, names: ReportedNames) -> CommitRow:
@@ -70,25 +75,25 @@ class CommitRow:
         }
         for part in _BY_TASK:
             detail[part] = _merged(self.detail.get(part, {}), part, stats, names)
-        wakes = dict(self.detail.get("wakes", {}))
-        for report in stats:
-            if "wakes_at_ms" in report:
-                wakes[f"{report['stage']}:{report['task']}"] = report["wakes_at_ms"]
-        detail["wakes"] = {task: ms for task, ms in wakes.items() if ms is not None}
+        for part, reported in (("wakes", "wakes_at_ms"), ("dues", "due_ms")):
+            of_tasks = {task: ms for task, ms in self.detail.get(part, {}).items() if task != SILENCE}
+            for report in stats:
+                if reported in report:
+                    of_tasks[f"{report['stage']}:{report['task']}"] = report[reported]
+            detail[part] = {task: ms for task, ms in of_tasks.items() if ms is not None}
         detail["lateness"] = self.detail.get("lateness", {})
         for report in stats:
             detail["lateness"] = summed(detail["lateness"], report.get("lateness", {}))
         return CommitRow(position, detail)
 
     def stream_time(self, plan: Plan, names: ReportedNames) -> int | None:
-        """Return the smallest clock, over its tasks, of the last operator that has one; without any, the newest event time."""
+        """Return the time before the last operator that has a name; without any, the newest event time."""
         clocks = self.detail.get("clocks", {})
         for stage in reversed(plan.stages):
             for operator in reversed(stage.operators):
                 name = names.of(stage.index, operator.name or "")
-                known = [ts for ts in clocks.get(name, {}).values() if ts is not None]
-                if known:
-                    return int(min(known))
+                if name in clocks:
+                    return int(clocks[name])
         newest: int | None = self.detail.get("max_ts")
         return newest
 
@@ -96,12 +101,12 @@ class CommitRow:
 def _merged(before: Json, part: str, reports: Sequence[Json], names: ReportedNames) -> Json:
     """Merge the reports of a batch's tasks into the known values: operator → task → value.
 
-    Values that a task no longer reports of an operator's buffer, such as the oldest of no rows, are dropped; a clock stays.
+    Values that a task no longer reports of an operator's buffer, such as the oldest of no rows, are dropped.
     """
     merged = {operator: dict(tasks) for operator, tasks in before.items()}
     for stats in reports:
         task, stage = str(stats["task"]), stats["stage"]
-        for operator in stats["buffered"] if part != "clocks" else ():
+        for operator in stats["buffered"]:
             merged.get(names.of(stage, operator), {}).pop(task, None)
         for operator, value in stats.get(part, {}).items():
             merged.setdefault(names.of(stage, operator), {})[task] = value

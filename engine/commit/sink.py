@@ -17,22 +17,22 @@ from uuid import UUID
 import polars as pl
 import psycopg
 
-from engine.commit.commit_row import CommitRow
+from engine.commit.commit_row import SILENCE, CommitRow
 from engine.commit.history.retained_commits import NOTHING_RETAINED, retain
 from engine.commit.late_log import LateLog
 from engine.commit.outputs import form_of
-from engine.commit.sink_batch import ClockReading, Committed, GroupedPackets, counters_of, read_of
+from engine.commit.sink_batch import ClockReading, Committed, GroupedPackets, counters_of, readings_of
 from engine.commit.stored_rejects import keep_rejects
 from engine.commit.views import RESULT_TIME
 from engine.commit.written import COMMIT_CHANNEL as COMMIT_CHANNEL
 from engine.commit.written import SharedRows
 from engine.errors import CommitRefused, EpochFenced, InvariantBroken, ResultLocked, ResultUnwritable, SinkUnavailable
-from engine.frames.causes import CAUSE_COLUMNS
-from engine.frames.clocks import AFTER_ALL_TIME
-from engine.frames.frames import HEAD, constant, frame_of, only, without
-from engine.log.sequence import numbered
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
+from engine.frames.frames import HEAD, POS, RANK, constant, frame_of, only, without
+from engine.log.sequence import CAUSES, numbered
 from engine.log.sequences import Advance, SequencedFeed, add_partitions, blocks_of, open_sequences
-from engine.operators.tasks.order import NO_LANE
+from engine.operators.tasks.order import BatchOrder
+from engine.operators.tasks.query_times import QueryTimes
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
 from engine.plan.result_feeds import result_feed
@@ -305,9 +305,16 @@ class Sink:
         changes = self._changes(batch.changes)
         again = [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in self._changes(batch.replayed)]
         emitted = _Emitted(changes, again, counters, before.stream_time(self._plan, self._names))
-        rows = self._write_changes(cursor, batch, emitted, feed, written)
+        readings = readings_of(batch, self._plan)
+        times = QueryTimes.of_snapshot(before.detail.get("times")).at(batch.now_ms, batch.awake_ms)
+        order = times.order(self._plan, readings)
+        rows = self._write_changes(cursor, batch, emitted, feed, written, order.newest_head)
         self._form.write_open(cursor, batch.opened, [*changes, *again])
         after = before.advanced(batch.progress, batch.stats, rows, self._names)
+        times_behind = times.behind(self._plan, order, readings)
+        after.detail["times"], after.detail["clocks"] = times_behind.snapshot(), self._clocks(order)
+        silence_ends_ms = times_behind.wakes_at_ms(self._plan, min(after.detail["dues"].values(), default=None))
+        after.detail["wakes"] |= {} if silence_ends_ms is None else {SILENCE: silence_ends_ms}
         stream_time_ms = after.stream_time(self._plan, self._names)
         if stream_time_ms is not None:
             self._form.expire(cursor, stream_time_ms)
@@ -337,6 +344,11 @@ class Sink:
             retain(cursor, self._query_id, self.feed, self.retaining)
             self._retained_at_s = now_s
 
+    def _clocks(self, order: BatchOrder) -> dict[str, int]:
+        """Return the time before each operator, and that of the table beside it, as of the end of the batch."""
+        clocks = {self._names.of(*place): clock.end for place, clock in order.operator_clocks(self._plan).items()}
+        return {name: end for name, end in clocks.items() if end != BEFORE_ALL_TIME}
+
     def _changes(self, parts: Mapping[int, Sequence[pl.DataFrame]]) -> list[pl.DataFrame]:
         """Return each task's rows, by ordinal; empty frames for tasks without rows."""
         found = {ordinal: pl.concat(frames) for ordinal, frames in parts.items()}
@@ -346,17 +358,22 @@ class Sink:
         return [found.get(ordinal, empty) for ordinal in range(max(self._plan.tasks, *(each + 1 for each in found)))]
 
     def _write_changes(
-        self, cursor: Cursor, batch: GroupedPackets, emitted: _Emitted, feed: SequencedFeed, written: SharedRows
+        self,
+        cursor: Cursor,
+        batch: GroupedPackets,
+        emitted: _Emitted,
+        feed: SequencedFeed,
+        written: SharedRows,
+        newest_head: int | None,
     ) -> int:
         """Write rows, and append them to the result's log in the order of the merge of the inputs (P6)."""
         output = self._plan.output
         reached_ms, count = feed.reached_ms, 0
         kept: list[pl.DataFrame] = []
-        parts = [(emitted.changes, read_of(batch, self._plan)), *([(emitted.replayed, {})] if emitted.replayed else [])]
-        for frames, read in parts:
+        for frames in (emitted.changes, emitted.replayed) if emitted.replayed else (emitted.changes,):
             named = self._named(frames, emitted.counters)
-            numbers = numbered([_causes(frame) for frame in named], reached_ms, read)
-            rows = [without(frame, *CAUSE_COLUMNS) for frame in named]
+            numbers = numbered([_causes(frame) for frame in named], reached_ms, newest_head)
+            rows = [without(frame, *CAUSES) for frame in named]
             kept += [only(frame, RESULT_TIME, "_op", *output.columns.names) for frame in rows if frame.height]
             added = sum(frame.height for frame in rows)
             if rows or numbers.reached_ms != feed.reached_ms:
@@ -387,8 +404,8 @@ def _keyed(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 
 def _causes(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows' places in the merge; replayed ones come after all others, by task."""
+    """Return where the rows stand; replayed ones come after all others, by task."""
     if HEAD in frame.columns:
-        return only(frame, *CAUSE_COLUMNS)
-    values = zip(CAUSE_COLUMNS, (AFTER_ALL_TIME, NO_LANE, 0), strict=True)
-    return frame_of(constant(value, frame.height, name) for name, value in values)
+        return only(frame, *CAUSES)
+    behind = constant(AFTER_ALL_TIME, frame.height, HEAD), constant(AFTER_ALL_TIME, frame.height, POS)
+    return frame_of([*behind, pl.repeat(None, frame.height, dtype=pl.Binary, eager=True).alias(RANK)])

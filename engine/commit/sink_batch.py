@@ -16,9 +16,9 @@ from engine.commit.staging import is_inline
 from engine.commit.task_states import Place, TaskState
 from engine.errors import BufferFull
 from engine.frames.arrow_frames import decode_frame
-from engine.log.sequence import ReadSpan
-from engine.operators.tasks.order import declared_indices, lane_of
+from engine.operators.tasks.order import LaneReading
 from engine.plan.model import Plan
+from engine.sources.lane_times import decode_reading
 from engine.sources.packets import BATCH_ID, Packet, stage_of
 
 Json = dict[str, Any]
@@ -33,6 +33,8 @@ class GroupedPackets:
         replayed: by the task's ordinal; they come after the changes.
         earlier_ms: phases of the batch before that became known after its commit.
         states: of the tasks that had work.
+        times: what the readers say of each split's lane, with its input and partition.
+        awake_ms: see ``QueryTimes.at``.
         cursor: where the batch ends.
         planned_as: its number in the plan; None if it is unknown.
         emitted_bytes: size of what the tasks emitted.
@@ -52,6 +54,8 @@ class GroupedPackets:
     stats: list[Json] = field(default_factory=list)
     earlier_ms: Mapping[str, int] = field(default_factory=dict)
     states: dict[Place, TaskState] = field(default_factory=dict)
+    times: list[Packet] = field(default_factory=list)
+    awake_ms: int | None = None
     cursor: Json | None = None
     planned_as: int | None = None
     emitted_bytes: int = 0
@@ -88,7 +92,11 @@ class GroupedPackets:
                     batch.planned_as = batch.cursor.pop(BATCH_ID, None)
                 case "effort":
                     batch.add_effort(json.loads(packet.blob))
-                case "tick" | "active" | "replay" | "failed":
+                case "times" if packet.task == 0:
+                    batch.times.append(packet)
+                case "tick":
+                    batch.awake_ms = json.loads(packet.blob)["awake_ms"]
+                case "times" | "replay" | "failed":
                     pass
         return batch
 
@@ -166,15 +174,9 @@ def counters_of(batch: GroupedPackets, plan: Plan) -> defaultdict[tuple[str, str
     return counters
 
 
-def read_of(batch: GroupedPackets, plan: Plan) -> dict[int, list[ReadSpan]]:
-    """Return what the batch read, by lane."""
-    declared = declared_indices(plan.inputs)
-    read: dict[int, list[ReadSpan]] = {}
-    for part in batch.progress:
-        if part["feed"] in declared:
-            lane = lane_of(declared[part["feed"]], part["partition"])
-            read.setdefault(lane, []).append(ReadSpan(part["start_offset"], part["head"]))
-    return read
+def readings_of(batch: GroupedPackets, plan: Plan) -> list[LaneReading]:
+    """Return what the readers say of the lanes that the batch read."""
+    return [decode_reading(plan.inputs[each.input].feed.name, each.partition, each.blob) for each in batch.times]
 
 
 @dataclass(frozen=True, slots=True)

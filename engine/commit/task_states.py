@@ -29,6 +29,9 @@ LAYOUT_FORMAT: Final = 4
 NEW_TOKEN: Final = "left(replace(gen_random_uuid()::text, '-', ''), 16)"  # noqa: S105 - no secret
 """A new token, drawn by Postgres, for a manifest that gets another place."""
 
+NO_STATE: Final = ""
+"""The token of a task without a state: nothing came for it yet."""
+
 LEAST_PAUSE_S: Final = 0.005
 MOST_PAUSE_S: Final = 0.05
 """Interval of checks whether a batch is committed: a twentieth of a large commit's time."""
@@ -139,32 +142,35 @@ def load_states(connection: Connection, query_id: UUID) -> dict[Place, TaskState
 
 def load_changed(
     connection: Connection, query_id: UUID, stage: int, known: Mapping[int, str | None]
-) -> dict[int, TaskState | None]:
-    """Return the state of the tasks of a stage for which a worker has another token.
+) -> tuple[dict[int, TaskState | None], dict[str, Any] | None]:
+    """Return the state of the tasks of a stage for which a worker has another token, and the times of the query.
 
     Args:
         connection: to the database.
         query_id: whose.
         stage: its index.
-        known: task → the worker's token, None for none.
+        known: task → the worker's token; ``NO_STATE``: it has built the task without a state; None: it has not built it.
 
     Returns:
-        Task → its state, None if it has none. The worker's state of absent tasks is current.
+        Task → its state, None if it has none; the worker's state of absent tasks is current. And what ``QueryTimes.snapshot`` wrote, None
+        before the first batch.
     """
     with connection.cursor(row_factory=tuple_row) as cursor:
         rows: Sequence[tuple[Any, ...]] = cursor.execute(
             """
-            SELECT k.task, s.token, CASE WHEN s.token IS DISTINCT FROM k.token THEN s.manifest END
+            SELECT k.task, s.token, CASE WHEN s.token IS DISTINCT FROM k.token THEN s.manifest END,
+                (SELECT detail -> 'times' FROM log.commit WHERE query_id = %s)
             FROM unnest(%s::integer[], %s::text[]) AS k (task, token)
             LEFT JOIN log.task_state s ON s.query_id = %s AND s.stage = %s AND s.task = k.task
             """,
-            (list(known), list(known.values()), query_id, stage),
+            (query_id, list(known), list(known.values()), query_id, stage),
         ).fetchall()
-    return {
+    states = {
         task: None if token is None else TaskState(token, manifest)
-        for task, token, manifest in rows
-        if token is None or manifest is not None
+        for task, token, manifest, _ in rows
+        if known[task] is None or (token or NO_STATE) != known[task]
     }
+    return states, rows[0][3]
 
 
 def newest_epochs(connection: Connection, query_ids: Collection[UUID]) -> dict[UUID, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from psycopg.rows import tuple_row
@@ -34,6 +34,7 @@ GROUP BY w.place HAVING sum(octet_length(b.payload)) <= %(most)s
 """
 
 _TOKENS_SQL: Final = "SELECT query_id, stage, task, token FROM log.task_state WHERE query_id = ANY(%s)"
+_TIMES_SQL: Final = "SELECT query_id, detail -> 'times' FROM log.commit WHERE query_id = ANY(%s)"
 
 
 class LogSplit(NamedTuple):
@@ -54,12 +55,14 @@ class Fetched:
         tokens: of their tasks, by query, stage and task; absent: the task has no state.
         batches: the batches that overlap a split, (base offset, payload) in order; absent: it has to be read later.
         heads: of the feeds, read after their batches.
+        times: of the queries (``engine.operators.tasks.query_times``); None before the first batch.
     """
 
     queries: frozenset[UUID]
     tokens: Mapping[tuple[UUID, int, int], str]
     batches: Mapping[LogSplit, Sequence[tuple[int, bytes]]]
     heads: Mapping[str, Sequence[Head]]
+    times: Mapping[UUID, Mapping[str, Any] | None]
 
 
 def fetch(connection: Connection, queries: Collection[UUID], splits: Sequence[LogSplit]) -> Fetched:
@@ -73,9 +76,12 @@ def fetch(connection: Connection, queries: Collection[UUID], splits: Sequence[Lo
     feeds, partitions, starts, ends = (list(values) for values in zip(*splits, strict=True)) if splits else ([], [], [], [])
     with (
         connection.cursor(row_factory=tuple_row) as tokens,
+        connection.cursor(row_factory=tuple_row) as times,
         connection.cursor(binary=True, row_factory=tuple_row) as batches,
     ):
         with connection.pipeline():
+            # Tokens and times are read in one statement's snapshot each: a commit between them shows as another token.
+            times.execute(_TIMES_SQL, (list(queries),))
             tokens.execute(_TOKENS_SQL, (list(queries),))
             most = min(MOST_BYTES, MOST_TOGETHER // max(len(splits), 1))
             params = {"feeds": feeds, "partitions": partitions, "starts": starts, "ends": ends, "most": most}
@@ -86,4 +92,5 @@ def fetch(connection: Connection, queries: Collection[UUID], splits: Sequence[Lo
             {(query, stage, task): token for query, stage, task, token in tokens},
             {splits[place - 1]: list(zip(bases, payloads, strict=True)) for place, bases, payloads in batches},
             heads,
+            dict(times),
         )

@@ -13,21 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from engine.frames.causes import Causes
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64
+from engine.frames.frames import HEAD, POS, RANK
+from engine.frames.places import place_order
 
-
-@dataclass(frozen=True, slots=True)
-class ReadSpan:
-    """How far a span of a lane was read; the heads after it start from here.
-
-    Attributes:
-        start: first place of the span.
-        head: greatest event time inside it; None without any record.
-    """
-
-    start: int
-    head: int | None
+CAUSES = (HEAD, POS, RANK)
+"""Columns of a task's rows that say where they stand (``Emission.causes``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,43 +36,26 @@ class Numbered:
     reached_ms: int | None
 
 
-def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, read: dict[int, list[ReadSpan]]) -> Numbered:
+def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, newest_head: int | None) -> Numbered:
     """Number the rows of a batch.
 
     Args:
-        causes: of each task's rows (``Emission.causes``), by ordinal.
+        causes: of each task's rows (``CAUSES``), by ordinal.
         reached_ms: how far the merge of the inputs had come before the batch; None before the first record.
-        read: what the batch read, by lane (``engine.operators.tasks.order``). Causes know heads only from the beginning of a span on;
-            this turns them into heads of the whole lane.
+        newest_head: how far it has come with the batch's records; None where the batch brought none.
     """
-    parts = [Causes.of_frame(frame) for frame in causes]
-    joined = Causes.joined(parts)
-    order = joined.order() if len(parts) > 1 else np.arange(len(joined.heads))
     floor = BEFORE_ALL_TIME if reached_ms is None else reached_ms
-    heads = np.maximum(_raised(joined, read)[order], floor)
-    after = max([floor, *(reach.head for reaches in read.values() for reach in reaches if reach.head is not None)])
-    # Rows that the clock causes after the records are at the end of the batch's input.
+    after = floor if newest_head is None else max(floor, newest_head)
+    sizes = [frame.height for frame in causes]
+    rows = pl.concat(causes) if causes else pl.DataFrame(schema={HEAD: pl.Int64, POS: pl.Int64, RANK: pl.Binary})
+    order = place_order(rows) if len(causes) > 1 else np.arange(rows.height)
+    heads = np.maximum(rows.get_column(HEAD).to_numpy()[order], floor)
+    # Rows that the wall clock causes behind the records are at the end of the batch's input.
     heads[heads == AFTER_ALL_TIME] = after
     np.maximum.accumulate(heads, out=heads)
     sequences, own = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
     sequences[order], own[order] = np.arange(len(order)), heads
-    ends = np.cumsum([len(part.heads) for part in parts])[:-1]
+    ends = np.cumsum(sizes)[:-1]
     reached = max([after, *heads[-1:].tolist()])
-    of_tasks, heads_of_tasks = (np.split(values, ends)[: len(parts)] for values in (sequences, own))
+    of_tasks, heads_of_tasks = (np.split(values, ends)[: len(sizes)] for values in (sequences, own))
     return Numbered(of_tasks, heads_of_tasks, None if reached == BEFORE_ALL_TIME else reached)
-
-
-def _raised(causes: Causes, read: dict[int, list[ReadSpan]]) -> I64:
-    """Raise heads to the greatest event time of their lane's earlier spans."""
-    heads = causes.heads
-    for lane, reaches in read.items():
-        known = [reach for reach in sorted(reaches, key=lambda reach: reach.start) if reach.head is not None]
-        if len(known) < 2:
-            continue
-        rows = np.flatnonzero((causes.lanes == lane) & (heads != AFTER_ALL_TIME) & (heads != BEFORE_ALL_TIME))
-        starts = np.array([reach.start for reach in known])
-        before = np.concatenate([[BEFORE_ALL_TIME], np.maximum.accumulate([int(reach.head or 0) for reach in known])[:-1]])
-        spans = np.maximum(np.searchsorted(starts, causes.places[rows], side="right") - 1, 0)
-        heads = heads.copy()
-        heads[rows] = np.maximum(heads[rows], before[spans])
-    return heads

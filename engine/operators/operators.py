@@ -173,7 +173,6 @@ class Emission:
             next stage (``_key_hash`` of the exchange key, ``_offset`` = number of the emission) with the columns of their places.
         late: rows that must be kept for reading (``LATE_SCHEMA``).
         counters: see ``Counters``.
-        clocks: operator → the time before it, None before the first record; ``<operator>.table`` → that of the table beside it.
         buffered: operator → rows waiting.
         buffered_bytes: operator → how much they weigh; without those that do not know.
         oldest_ms: operator → the smallest event time that waits; without those where nothing does, or that do not know.
@@ -190,7 +189,6 @@ class Emission:
     changes: pl.DataFrame
     late: pl.DataFrame
     counters: Counters
-    clocks: dict[str, int | None]
     buffered: dict[str, int]
     failure: EngineError | None = None
     wakes_at_ms: int | None = None

@@ -17,7 +17,7 @@ from engine.runtime.limits.watchdog import each_at_work, watch
 from engine.runtime.planning.cursors import FeedInputs, feeds_of
 from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
 from engine.sources.feeds import ReadRequest
-from engine.sources.packets import BATCH_ID, BEFORE_ALL_STAGES, Packet, encode_json
+from engine.sources.packets import BATCH_ID, Packet, encode_json
 
 
 class PacketReader:
@@ -132,14 +132,9 @@ class PacketReader:
         return Packet(0, "progress", 0, int(gap.partition), gap.first, 0, None, None, group.now_ms, encode_json(progress))
 
     def _with_progress(self, packets: Iterator[Packet], group: SplitGroup, index: int) -> Iterator[Packet]:
-        """Pass a split's packets on; report to every task the progress of held feeds, and the arrival of records that it does not see."""
-        is_reported = self._spec.clock is None
+        """Pass a split's packets on; report the progress of held feeds to every task."""
         for packet in packets:
             yield packet
-            if not is_reported and packet.kind == "data" and self._spec.inputs[packet.input].stage > 0:
-                is_reported = True  # T10: the tasks before that stage are not silent
-                for task in range(self._spec.tasks):
-                    yield Packet.message("active", group.now_ms, task=task, source=BEFORE_ALL_STAGES)
             held = group.held.get((index, packet.partition)) if packet.kind == "progress" else None
             if held is not None and held.read_to_ms is None:
                 feed, progress = self._feeds[index][0].feed, json.loads(packet.blob)

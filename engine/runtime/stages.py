@@ -20,7 +20,7 @@ from uuid import UUID
 import polars as pl
 import pyarrow as pa
 
-from engine.commit.task_states import TaskState, await_batch, load_changed
+from engine.commit.task_states import NO_STATE, TaskState, await_batch, load_changed
 from engine.errors import EngineError
 from engine.frames.arrow_frames import encode_frame
 from engine.frames.hashing import UNSEEDED, KeyHash
@@ -28,8 +28,9 @@ from engine.frames.slicing import slices
 from engine.log.fetched import Fetched
 from engine.operators.emission import Emitted, emitting_at_most
 from engine.operators.operators import Emission
-from engine.operators.tasks.order import UPSTREAM, Slice
+from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Slice
 from engine.operators.tasks.progress import PartitionProgress
+from engine.operators.tasks.query_times import QueryTimes
 from engine.operators.tasks.task import Replays, build_task
 from engine.plan.model import Plan
 from engine.postgres.postgres import shared_connection
@@ -39,6 +40,7 @@ from engine.runtime.failures import marked
 from engine.runtime.limits.watchdog import USUAL, WorkBounds, each_at_work
 from engine.runtime.task_cache import BuiltTask, CachedTask, TaskId, task_cache
 from engine.runtime.worker_requirements import WorkerRequirements
+from engine.sources.lane_times import decode_reading
 from engine.sources.packets import (
     PACKET_BYTES,
     Packet,
@@ -103,12 +105,17 @@ class _Batch:
 
     slices: list[Slice]
     readings: list[PartitionProgress]
+    lanes: list[LaneReading]
     now_ms: int | None = None
     awake_ms: int | None = None
-    is_upstream_active: bool = False
     is_release: bool = False
     replayed_records: list[pl.DataFrame] = field(default_factory=list)
     replayed_slices: list[Slice] = field(default_factory=list)
+
+    @property
+    def brings_only_time(self) -> bool:
+        """Whether nothing came for the task itself."""
+        return not (self.slices or self.readings or self.is_release or self.replays)
 
     @property
     def replays(self) -> Replays | None:
@@ -140,6 +147,10 @@ class StageWork:
         self._batch_id = 0
         self._fetched: Fetched | None = None
         self._emitted = Emitted()
+
+    @property
+    def _is_last(self) -> bool:
+        return self._stage.index + 1 == len(self._plan.stages)
 
     @property
     def query_id(self) -> UUID:
@@ -176,8 +187,8 @@ class StageWork:
             if not self._is_own(packet):
                 yield packet
                 continue
-            self._take(tasks.setdefault(packet.task, _Batch([], [])), packet)
-            if packet.kind == "tick":
+            self._take(tasks.setdefault(packet.task, _Batch([], [], [])), packet)
+            if packet.kind == "tick" or (packet.kind == "times" and (packet.task == 0 or not self._is_last)):
                 yield packet
         due = {ordinal: batch for ordinal, batch in sorted(tasks.items()) if batch.now_ms is not None}
         if not due:
@@ -186,18 +197,24 @@ class StageWork:
             self._at.surroundings.require()
         with emitting_at_most(self._at.bounds.emitted_bytes):
             self._emitted = Emitted()
-        for ordinal, built in self._at_state(list(due)).items():
+        first = next(iter(due.values()))
+        built_tasks, times = self._at_state(list(due))
+        assert first.now_ms is not None  # noqa: S101 - only such batches are due
+        times = times.at(first.now_ms, first.awake_ms)
+        order = times.order(self._plan, first.lanes)
+        for ordinal, (built, token) in built_tasks.items():
+            if due[ordinal].brings_only_time and not built.task.is_due(order, times.now_ms):
+                self._keep(ordinal, built, token)
+                continue
             with emitting_at_most(self._at.bounds.emitted_bytes):
-                made = self._work(ordinal, built, due[ordinal])
+                made = self._work(ordinal, built, due[ordinal], order, times.now_ms)
             for packet in made:
                 yield packet if self._at.aside is None else self._at.aside.lay_aside(packet)
 
     def _is_own(self, packet: Packet) -> bool:
         match packet.kind:
-            case "tick":
+            case "tick" | "times":
                 return True
-            case "active":
-                return packet.input == emitted_by(self._stage.index - 1)
             case "data" | "replayed":
                 return self._reads(packet.input)
             case "replay":
@@ -207,8 +224,9 @@ class StageWork:
 
     def _take(self, batch: _Batch, packet: Packet) -> None:
         match packet.kind:
-            case "active":
-                batch.is_upstream_active = True
+            case "times":
+                feed = self._plan.inputs[packet.input].feed.name
+                batch.lanes.append(decode_reading(feed, packet.partition, blob_of(packet)))
             case "tick":
                 tick = json.loads(blob_of(packet))
                 batch.awake_ms = tick["awake_ms"]
@@ -233,51 +251,55 @@ class StageWork:
             return Slice(UPSTREAM, "", packet.partition, frame_in(packet))
         return Slice(packet.input, self._plan.inputs[packet.input].feed.name, packet.partition, frame_in(packet))
 
-    def _work(self, ordinal: int, built: BuiltTask, batch: _Batch) -> list[Packet]:
-        assert batch.now_ms is not None  # noqa: S101 - only such batches are due
+    def _work(self, ordinal: int, built: BuiltTask, batch: _Batch, order: BatchOrder, now_ms: int) -> list[Packet]:
         begun, cpu_begun = perf_counter(), process_time()
         emission = built.task.process(
             batch.slices,
-            batch.now_ms,
+            order,
+            now_ms,
             batch.readings,
-            batch.awake_ms,
-            is_upstream_active=batch.is_upstream_active,
             is_release=batch.is_release,
             replays=batch.replays,
         )
         state = TaskState.of(built.store.completed(built.task.snapshot()))
-        memory_bytes = built.store.memory_bytes + built.behind.memory_bytes
-        task_cache.put(self._key(ordinal), CachedTask(state.token, self._place.dsn, built, memory_bytes))
+        self._keep(ordinal, built, state.token)
         work_ms, cpu_ms = round((perf_counter() - begun) * 1000), round((process_time() - cpu_begun) * 1000)
-        packets = self._packets(ordinal, emission, batch.now_ms, work_ms, cpu_ms)
-        packets.append(self._packet("state", ordinal, batch.now_ms, state.encoded()))
+        packets = self._packets(ordinal, emission, now_ms, work_ms, cpu_ms)
+        packets.append(self._packet("state", ordinal, now_ms, state.encoded()))
         return packets
 
-    def _at_state(self, ordinals: Sequence[int]) -> dict[int, BuiltTask]:
-        """Return tasks at their committed state: cached ones, or new ones."""
+    def _at_state(self, ordinals: Sequence[int]) -> tuple[dict[int, tuple[BuiltTask, str]], QueryTimes]:
+        """Return tasks at their committed state, cached ones or new ones, with its token; and the times of the query."""
         kept = {ordinal: task_cache.take(self._key(ordinal)) for ordinal in ordinals}
-        changed = self._changed({ordinal: None if found is None else found.token for ordinal, found in kept.items()})
+        changed, times = self._changed({ordinal: None if found is None else found.token for ordinal, found in kept.items()})
         tasks = {}
         for ordinal, found in kept.items():
             if found is None or ordinal in changed:
-                tasks[ordinal] = self._built(ordinal, changed.get(ordinal))
+                state = changed.get(ordinal)
+                tasks[ordinal] = self._built(ordinal, state), NO_STATE if state is None else state.token
             else:
-                tasks[ordinal] = found.built
-        return tasks
+                tasks[ordinal] = found.built, found.token
+        return tasks, times
 
-    def _changed(self, known: Mapping[int, str | None]) -> Mapping[int, TaskState | None]:
-        """Return the committed state of the tasks for which this process does not have it, by token."""
+    def _changed(self, known: Mapping[int, str | None]) -> tuple[Mapping[int, TaskState | None], QueryTimes]:
+        """Return the committed state of the tasks for which this process does not have it, by token, and the times of the query."""
         fetched = self._fetched
         # A prefetch before the batch was read may be older than the commit that this batch begins with.
         if fetched is not None and self.query_id in fetched.queries and not self._place.is_overlapped:
-            committed = {ordinal: fetched.tokens.get((self.query_id, self._stage.index, ordinal)) for ordinal in known}
+            committed = {ordinal: fetched.tokens.get((self.query_id, self._stage.index, ordinal), NO_STATE) for ordinal in known}
             known = {ordinal: token for ordinal, token in known.items() if token is None or token != committed[ordinal]}
-        if not known:
-            return {}
+            if not known:
+                return {}, QueryTimes.of_snapshot(fetched.times.get(self.query_id))
         with shared_connection(self._place.dsn) as connection:
             if self._place.is_overlapped:
                 await_batch(connection, self.query_id, self._place.epoch, self._batch_id - 1)
-            return load_changed(connection, self.query_id, self._stage.index, known)
+            states, times = load_changed(connection, self.query_id, self._stage.index, known)
+            return states, QueryTimes.of_snapshot(times)
+
+    def _keep(self, ordinal: int, built: BuiltTask, token: str) -> None:
+        """Keep a task for the next batch."""
+        memory_bytes = built.store.memory_bytes + built.behind.memory_bytes
+        task_cache.put(self._key(ordinal), CachedTask(token, self._place.dsn, built, memory_bytes))
 
     def _key(self, ordinal: int) -> TaskId:
         return TaskId(self._place.query_id, self._place.epoch, self._stage.index, ordinal)
@@ -291,30 +313,23 @@ class StageWork:
         return BuiltTask(build_task(self._stage, self._plan, state, store), store, behind)
 
     def _packets(self, ordinal: int, emission: Emission, now_ms: int, work_ms: int, cpu_ms: int) -> list[Packet]:
-        is_last = self._stage.index + 1 == len(self._plan.stages)
-        packets = self._changes(ordinal, emission.changes.hstack(emission.causes) if is_last else emission.changes, now_ms)
+        packets = self._changes(ordinal, emission.changes.hstack(emission.causes) if self._is_last else emission.changes, now_ms)
         aside: list[tuple[PacketKind, pl.DataFrame]] = [("replayed", emission.replayed), ("opened", emission.opened)]
         for kind, frame in aside:
             if frame.height:
                 packets += [replace(packet, kind=kind) for packet in self._changes(ordinal, frame, now_ms)]
-        if emission.is_active and self._plan.idle_after_ms is not None and not is_last:
-            # T10: a task of the next stage is silent only while all tasks of this one are.
-            source = emitted_by(self._stage.index)
-            packets += [
-                Packet(task, "active", source, ordinal, 0, 0, None, None, now_ms, b"") for task in range(self._plan.tasks)
-            ]
         if emission.late.height:
             packets += self._numbered("late", list(slices(emission.late, PACKET_ROWS, PACKET_BYTES)), ordinal, now_ms)
         counters = [[name, reason, count] for (name, reason), count in sorted(emission.counters.items())]
         stats = {
             "stage": self._stage.index,
             "task": ordinal,
-            "clocks": emission.clocks,
             "buffered": emission.buffered,
             "buffered_bytes": emission.buffered_bytes,
             "oldest_ms": emission.oldest_ms,
             "counters": counters,
             "wakes_at_ms": emission.wakes_at_ms,
+            "due_ms": emission.due_ms,
             "work_ms": work_ms,
             "cpu_ms": cpu_ms,
             "function_ms": taken_function_ms(),
@@ -328,7 +343,7 @@ class StageWork:
     def _changes(self, ordinal: int, changes: pl.DataFrame, now_ms: int) -> list[Packet]:
         """Pack what the task emitted: split by the next key's task for the next stage, unchanged for the sink."""
         parts = [part for part in slices(changes, PACKET_ROWS, PACKET_BYTES) if part.height]
-        if self._stage.index + 1 < len(self._plan.stages):
+        if not self._is_last:
             route = Route(emitted_by(self._stage.index), ordinal, now_ms)
             return [self._counted(packet) for part in parts for packet in data_packets(part, self._plan.tasks, route)]
         return self._numbered("data", parts, ordinal, now_ms)

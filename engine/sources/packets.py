@@ -4,8 +4,7 @@ A packet is one row of ``PACKET_SCHEMA``.
 - ``data``: a frame as an Arrow IPC stream, for the stage that reads this input.
 - ``tick``: brings every task the clock and the progress of feeds.
 - ``replay``: late records for the stage that refused them; ``replayed``: their results, in the form of ``data``.
-- ``active``: reports to the next stage's tasks that records came to this stage; the source reports records that only a later stage reads.
-  Silence depends on it (T10).
+- ``times``: tells every task and the sink where the head and the times of a split's lane rise (``engine.sources.lane_times``).
 - ``progress``, ``reject``, ``late``, ``stats``, the ``state`` of each task after the batch, and the ``cursor``, where the batch ends: these
   pass to the sink unchanged.
 - ``effort``: the time of a reader (``read_ms``, ``function_ms``), and whether it read and worked for the whole batch (``is_whole``); in a
@@ -32,7 +31,7 @@ from engine.frames.compact_json import compact
 PacketKind = Literal[
     "data",
     "tick",
-    "active",
+    "times",
     "replay",
     "replayed",
     "opened",
@@ -90,8 +89,8 @@ class Packet:
         min_ts: least event time inside, None without records.
         max_ts: greatest event time inside.
         now_ms: the batch's wall clock (T5).
-        blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats``, ``tick``, ``cursor`` and ``effort``, see ``TaskState`` for ``state``;
-            empty for ``active``.
+        blob: Arrow IPC stream, or UTF-8 JSON for ``progress``, ``stats``, ``tick``, ``cursor`` and ``effort``, see ``TaskState`` for ``state``,
+            see ``engine.sources.lane_times`` for ``times``.
         file: the file that holds the blob (``engine.runtime.blob_files``); None if the packet holds it.
         query_number: number of the query in its slot (``engine.spark.streams.slot``).
         frame: the content of a ``data`` packet that stays in its process; the blob is then empty.
@@ -149,10 +148,6 @@ class HasBlob(Protocol):
 def emitted_by(stage_index: int) -> int:
     """Return the input number of packets that a stage emits: below every ``Input.index``."""
     return -1 - stage_index
-
-
-BEFORE_ALL_STAGES: Final = emitted_by(-1)
-"""The input number of ``active`` packets from the source."""
 
 
 def stage_of(emitted: int) -> int:

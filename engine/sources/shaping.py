@@ -6,7 +6,7 @@ Records are validated once per relation that reads the feed, then filtered, proj
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -16,15 +16,15 @@ from engine.expressions.expressions import Scalar, compile_scalar
 from engine.expressions.pseudo_columns import EVENT_TIME
 from engine.expressions.types.types import Schema
 from engine.frames.arrow_frames import encode_frame
-from engine.frames.clocks import BEFORE_ALL_TIME, I64, running_clock
+from engine.frames.clocks import I64
 from engine.frames.evaluation_errors import GapCounter
-from engine.frames.frames import HEAD, Counters, frame_of, with_series
+from engine.frames.frames import Counters, frame_of, with_series
 from engine.frames.hashing import key_hash
 from engine.frames.position_columns import position_columns
 from engine.plan.model import Feed, Input, RelationSchema
 from engine.records.canonical import OP_UPSERT, SourceKind, canonicalise, stop_on_rejects
-from engine.sources.chunks import NO_TS
 from engine.sources.feeds import ReadRequest, Split
+from engine.sources.lane_times import LaneTimes, encode_reading
 from engine.sources.packets import Packet, PacketKind, Route, data_packets, encode_json
 
 MAX_REJECTS_PER_PIECE = 1_000
@@ -69,20 +69,13 @@ class _SplitTotals:
     """The records of a split.
 
     Attributes:
-        head: the running maximum of event time.
+        times: where the head and the times of its lane rise.
     """
 
-    head: int | None
+    times: LaneTimes
     rows: int = 0
     accepted: dict[str, int] = field(default_factory=dict)
     max_ts: int | None = None
-
-    def heads(self, times: I64) -> I64:
-        """Continue the running maximum; return its value at each time."""
-        _, heads = running_clock(self.head, times)
-        if len(heads):
-            self.head = int(heads[-1])
-        return heads
 
     def accept(self, relation: str, accepted: pl.DataFrame) -> None:
         """Count a relation's records."""
@@ -92,16 +85,20 @@ class _SplitTotals:
 
 
 def shape(pieces: Iterable[Piece], split: Split, feed: Feed, request: ReadRequest, source: SourceKind) -> Iterator[Packet]:
-    """Yield the packets of one split, the ``progress`` packet last.
+    """Yield the packets of one split, those of its times and its ``progress`` last.
 
     Raises:
         DataInvalid: a bad record in a relation with ``on_bad_record: stop``.
     """
     readings = _readings(request.inputs)
-    seen = _SplitTotals(head=None if split.head in (None, BEFORE_ALL_TIME) else split.head)
+    seen = _SplitTotals(LaneTimes(split.head, split.start))
     for piece in pieces:
         seen.rows += piece.rows
         yield from _shape_piece(piece, readings, split, request, source, seen)
+    times = encode_reading(seen.times.reading(feed.name, split.partition, split.end))
+    first = request.inputs[0].index
+    for task in range(request.tasks):
+        yield replace(_packet("times", split, request, times, first), task=task)
     yield _packet("progress", split, request, encode_json(_progress(feed, split, seen)), 0)
 
 
@@ -121,18 +118,17 @@ def _shape_piece(
         is_whole = is_whole and accepted.height == piece.rows
         validated.append(accepted)
     times = _accepted_times(validated) if is_whole or (split.head is None and piece.are_accepted) else piece.times()
-    before = seen.head
-    if before is None and any(reading.relation.event_time is not None for reading in readings):
-        before = NO_TS
-    heads = seen.heads(times[1])
+    is_dated = any(reading.relation.event_time is not None for reading in readings)
+    # Where no relation has an event time, records have the time of reading.
+    seen.times.add_times(*(times if is_dated or len(times[0]) else _accepted_times(validated)))
     for reading, accepted in zip(readings, validated, strict=True):
         if accepted.height == 0:
             continue
         seen.accept(reading.relation.name, accepted)
-        placed = with_series(accepted, pl.Series(HEAD, _of_records(accepted, times[0], heads, before)))
         for source_input, where in reading.inputs:
+            seen.times.add_records(source_input, accepted)
             yield from _uncomputed(accepted, source_input, split, request)
-            frame = _for_input(placed, source_input, where, is_hashed_anew=request.is_hashed_anew)
+            frame = _for_input(accepted, source_input, where, is_hashed_anew=request.is_hashed_anew)
             if frame.height:
                 route = Route(source_input.index, split.partition, request.now_ms, request.is_here and piece.is_small)
                 yield from data_packets(frame, request.tasks, route)
@@ -144,26 +140,6 @@ def _accepted_times(validated: Sequence[pl.DataFrame]) -> tuple[I64, I64]:
         return offsets, times
     order = np.argsort(offsets, kind="stable")
     return offsets[order], times[order]
-
-
-def _of_records(frame: pl.DataFrame, offsets: I64, heads: I64, before: int | None) -> I64:
-    """Return the heads of records: each has the head of the last known time up to it.
-
-    Args:
-        frame: records in the order of offsets.
-        offsets: of the known times.
-        heads: after each of these.
-        before: the head before them; None if no relation has an event time: records then have the time of reading.
-    """
-    own: I64 = frame.get_column("_offset").to_numpy()
-    if np.array_equal(own, offsets):
-        return heads
-    if before is None and len(heads) == 0:
-        read_at: I64 = frame.get_column("_ts").cum_max().to_numpy()
-        return read_at
-    known = np.concatenate([[NO_TS if before is None else before], heads])
-    found: I64 = known[np.searchsorted(offsets, own, side="right")]
-    return found
 
 
 def for_input(accepted: pl.DataFrame, source_input: Input) -> pl.DataFrame:
@@ -185,8 +161,7 @@ def _for_input(
     if is_hashed_anew and not any(accepted.get_column(name).null_count() for name in key):
         key = ()
     there = accepted.columns
-    heads = [HEAD] if HEAD in there else []
-    names = ["_ts", "_offset", "_op", *heads, *source_input.schema.names, *position_columns(there)]
+    names = ["_ts", "_offset", "_op", *source_input.schema.names, *position_columns(there)]
     return frame_of([key_hash(accepted, key), *map(accepted.get_column, names)])
 
 
@@ -240,7 +215,7 @@ def _progress(feed: Feed, split: Split, seen: _SplitTotals) -> dict[str, object]
         "rows": seen.rows,
         "accepted": max(seen.accepted.values(), default=0),
         "max_ts": seen.max_ts,
-        "head": seen.head,
+        "head": seen.times.head,
     }
 
 

@@ -22,7 +22,7 @@ from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Clock, ru
 from engine.frames.frames import HEAD, KEY_HASH, OFFSET, OP, POS, RANK, SERVICE_COLUMNS, TS, only, with_series
 from engine.frames.places import place_order
 from engine.plan.model import Input, Plan
-from engine.plan.times import time_sources
+from engine.plan.times import clocks_before, time_sources
 
 UPSTREAM: Final = -1
 """Stands for an input index: what the stage before emits."""
@@ -115,6 +115,23 @@ class BatchOrder:
     def clock_of(self, input_index: int) -> Clock:
         """Return the clock of an input."""
         return self.clocks[self._sources[input_index]]
+
+    def operator_clocks(self, plan: Plan) -> dict[tuple[int, str], Clock]:
+        """Return the clock before each operator by stage and name, and that of the table beside it under ``<name>.table``."""
+        found = {}
+        for stage in plan.stages:
+            for operator, clock in zip(stage.operators, clocks_before(stage, plan, self.clocks), strict=False):
+                if operator.name is not None:
+                    found[stage.index, operator.name] = clock
+                    table = operator.table_beside if operator.looked_up_table is None else operator.looked_up_table
+                    if table is not None:
+                        found[stage.index, f"{operator.name}.table"] = self.clock_of(table)
+        return found
+
+    @property
+    def newest_head(self) -> int | None:
+        """How far the merge has come with the batch's records; None where it brings none."""
+        return max((int(lane.heads[-1]) for lane in self._lanes.values()), default=None)
 
     def positions(self, input_index: int, feed_name: str, partition: int, offsets: I64) -> I64:
         """Return where records of an input stand.

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from engine.errors import EngineError
+from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.frames.frames import KEY_HASH, Counters, empty_late, merge_counters
 from engine.operators.operators import Emission
 from engine.operators.tasks.lateness import Counted, summed
@@ -37,7 +38,8 @@ class Step:
         dues_ms: of each task with something that waits: the time of the query's streams at which it is due.
         failure: why the query must fail after this batch.
         lateness: gauge → histogram, over all tasks.
-        clocks: operator → the time before it (``Emission.clocks``).
+        clocks: operator → the time before it; ``<operator>.table`` → that of the table beside it. Absent before the first record.
+        newest_head: how far the merge of the inputs has come with the batch; None where it brought no records.
     """
 
     def __init__(self) -> None:
@@ -50,7 +52,8 @@ class Step:
         self.dues_ms: list[int] = []
         self.failure: EngineError | None = None
         self.lateness: dict[str, Counted] = {}
-        self.clocks: dict[str, int | None] = {}
+        self.clocks: dict[str, int] = {}
+        self.newest_head: int | None = None
 
     def add(self, emission: Emission) -> None:
         """Take over what a task made, but for its changes: the last stage's alone are the query's."""
@@ -61,7 +64,6 @@ class Step:
         self.lateness = summed(self.lateness, emission.lateness)
         known = [ms for ms in (self.wakes_at_ms, emission.wakes_at_ms) if ms is not None]
         self.wakes_at_ms = min(known, default=None)
-        self.clocks.update(emission.clocks)
         self.dues_ms += [] if emission.due_ms is None else [emission.due_ms]
 
 
@@ -115,6 +117,10 @@ class Pipeline:
         order = times.order(self._plan, lanes)
         self._times = times.behind(self._plan, order, lanes)
         step = Step()
+        step.clocks = {
+            name: clock.end for (_, name), clock in order.operator_clocks(self._plan).items() if clock.end != BEFORE_ALL_TIME
+        }
+        step.newest_head = order.newest_head
         emitted: list[Emission] = []
         for stage in self._plan.stages:
             own = {item.index for item in self._plan.inputs if item.stage == stage.index}

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from engine.errors import EngineError, StateNewer
-from engine.frames.clocks import BEFORE_ALL_TIME, Clock
+from engine.frames.clocks import NEVER, Clock
 from engine.frames.frames import (
     HEAD,
     KEY_HASH,
@@ -151,7 +151,6 @@ class Task:
             pl.concat(made.changes),
             pl.concat(made.late) if made.late else empty_late(),
             made.counters,
-            clocks=self._clocks(clocks, tables),
             buffered={name: operator.buffered_rows for name, operator in self._named},
             buffered_bytes={name: size for name, operator in self._named if (size := operator.buffered_bytes) is not None},
             oldest_ms={name: ms for name, operator in self._named if (ms := operator.oldest_ms) is not None},
@@ -164,6 +163,16 @@ class Task:
             waiting={name: bounded(spans) for operator in self._chain for name, spans in operator.waiting.items()},
             causes=pl.concat(made.causes) if made.causes else pl.DataFrame(),
         )
+
+    def is_due(self, order: BatchOrder, now_ms: int) -> bool:
+        """Whether a batch that brings no records for the task makes it emit something."""
+        clocks = clocks_before(self._stage, self._plan, order.clocks)
+        for operator, clock in zip(self._chain, clocks, strict=False):
+            if operator.wakes_at_ms is not None and operator.wakes_at_ms <= now_ms:
+                return True
+            if (due := operator.due_ms) is not None and int(clock.reached(np.array([due]))[0]) < NEVER:
+                return True
+        return False
 
     def _run(self, slices: Sequence[Slice], order: BatchOrder, moment: BatchTime, clocks: Sequence[Clock], made: _Made) -> None:
         """Let records, and then time, go through the chain."""
@@ -222,17 +231,6 @@ class Task:
             "conflicts": self._conflicts.snapshot(),
         }
 
-    def _clocks(self, clocks: Sequence[Clock], tables: Mapping[int, Clock]) -> dict[str, int | None]:
-        """Return the time before each operator, and that of the table beside it under ``<name>.table``."""
-        found: dict[str, int | None] = {}
-        for operator, spec, clock in zip(self._chain, self._stage.operators, clocks, strict=False):
-            if operator.name is not None:
-                found[operator.name] = _known(clock.end)
-                table = spec.table_beside if spec.looked_up_table is None else spec.looked_up_table
-                if table is not None:
-                    found[f"{operator.name}.table"] = _known(tables[table].end)
-        return found
-
     def _due_ms(self, clocks: Sequence[Clock]) -> int | None:
         """Return the least time of the sources at which an operator emits something that waits."""
         dues = (
@@ -273,10 +271,6 @@ def _entering(running: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     if ORIGIN in running.columns:
         running = with_series(running, running.get_column(ORIGIN).alias(OFFSET))
     return only(running, *columns)
-
-
-def _known(time: int) -> int | None:
-    return None if time == BEFORE_ALL_TIME else time
 
 
 def build_task(stage: Stage, plan: Plan, state: dict[str, Any] | None, store: SegmentStore) -> Task:

@@ -1,0 +1,125 @@
+"""What the reader of a split says of its lane to every task: where its head and the times of its relations rise (T1, T2)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.pseudo_columns import EVENT_TIME
+from engine.frames.clocks import BEFORE_ALL_TIME, I64
+from engine.frames.compact_json import compact
+from engine.frames.frames import OFFSET, OP, TS, with_series
+from engine.operators.tasks.order import LaneReading, Rises, rises
+from engine.plan.model import Input
+from engine.sources.chunks import NO_TS
+
+COMPRESSED_BYTES = 1_024
+"""From here on a message is compressed: rises of a fast stream then take a tenth of a byte per record."""
+
+
+@dataclass(slots=True)
+class _Rising:
+    """A running maximum over the pieces of a split."""
+
+    last: int | None = None
+    offsets: list[I64] = field(default_factory=list)
+    times: list[I64] = field(default_factory=list)
+
+    def add(self, offsets: I64, times: I64) -> None:
+        if not len(offsets):
+            return
+        found, risen = rises(offsets, times, self.last)
+        self.last = int(risen[-1])
+        self.offsets.append(found)
+        self.times.append(risen)
+
+    def all(self) -> Rises:
+        nothing = [np.empty(0, np.int64)]
+        return np.concatenate(nothing + self.offsets), np.concatenate(nothing + self.times)
+
+
+class LaneTimes:
+    """Collects them over a split.
+
+    Args:
+        head: of what was read of the lane before; None: nothing is known.
+        start: the offset where the split begins.
+    """
+
+    def __init__(self, head: int | None, start: int) -> None:
+        self._head = _Rising()
+        self._head.add(np.array([start]), np.array([NO_TS if head in (None, BEFORE_ALL_TIME) else head]))
+        self._times: dict[int, _Rising] = {}
+
+    @property
+    def head(self) -> int | None:
+        """The head at the end of what was added."""
+        return None if self._head.last == NO_TS else self._head.last
+
+    def add_times(self, offsets: I64, times: I64) -> None:
+        """Add the event times that move the head, in the order of offsets."""
+        self._head.add(offsets, times)
+
+    def add_records(self, source_input: Input, accepted: pl.DataFrame) -> None:
+        """Add a relation's records as an input of it reads them, before its condition leaves any out (T1a)."""
+        is_out = _moves_nothing(source_input, accepted)
+        offsets, times = accepted.get_column(OFFSET).to_numpy(), accepted.get_column(TS).to_numpy()
+        if is_out is not None:
+            offsets, times = offsets[~is_out], times[~is_out]
+        self._times.setdefault(source_input.index, _Rising()).add(offsets, times)
+
+    def reading(self, feed_name: str, partition: int, end: int) -> LaneReading:
+        """Return what the split says, up to the offset where it ends."""
+        return LaneReading(
+            feed_name, partition, end, self._head.all(), {index: each.all() for index, each in self._times.items()}
+        )
+
+
+def _moves_nothing(source_input: Input, accepted: pl.DataFrame) -> np.ndarray | None:
+    """Say which records move no time: those that the stage which reads them drops for a null key or value; None: all move it."""
+    masks = []
+    if source_input.relation.kind == "stream":
+        ops = accepted.get_column(OP).to_numpy()
+        if ops.any():
+            masks.append(ops != 0)
+    if isinstance(source_input.start, int):
+        masks.append(accepted.get_column(TS).to_numpy() < source_input.start)
+    texts = {each.name: each.text for each in source_input.computed}
+    for name in source_input.hash_key:
+        column = accepted.get_column(name) if name not in texts else _computed(texts[name], source_input, accepted)
+        if column.null_count():
+            masks.append(column.is_null().to_numpy())
+    return np.logical_or.reduce(masks) if masks else None
+
+
+def _computed(text: str, source_input: Input, accepted: pl.DataFrame) -> pl.Series:
+    timed = with_series(accepted, accepted.get_column(TS).alias(EVENT_TIME))
+    return timed.select(compile_scalar(text, source_input.relation.readable).expr.alias("_")).to_series()
+
+
+def encode_reading(reading: LaneReading) -> bytes:
+    """Write a reading as bytes: a line of JSON, and the offsets and times as differences."""
+    parts = [*reading.heads, *(array for index in sorted(reading.times) for array in reading.times[index])]
+    payload = b"".join(np.diff(part, prepend=0).tobytes() for part in parts)
+    sizes, inputs, size = [len(part) for part in parts], sorted(reading.times), len(payload)
+    is_compressed = size >= COMPRESSED_BYTES
+    head = {"end": reading.end, "sizes": sizes, "inputs": inputs, "bytes": size, "is_compressed": is_compressed}
+    return compact(head).encode() + b"\n" + (pa.compress(payload, codec="zstd", asbytes=True) if is_compressed else payload)
+
+
+def decode_reading(feed_name: str, partition: int, blob: bytes) -> LaneReading:
+    """Read what ``encode_reading`` wrote."""
+    line, _, payload = blob.partition(b"\n")
+    head = json.loads(line)
+    if head["is_compressed"]:
+        payload = pa.decompress(payload, head["bytes"], codec="zstd", asbytes=True)
+    numbers = np.frombuffer(payload, np.int64)
+    parts = [np.cumsum(part) for part in np.split(numbers, np.cumsum(head["sizes"])[:-1])]
+    pairs: Sequence[Rises] = list(zip(parts[::2], parts[1::2], strict=True))
+    return LaneReading(feed_name, partition, head["end"], pairs[0], dict(zip(head["inputs"], pairs[1:], strict=True)))
