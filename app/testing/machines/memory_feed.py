@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from engine.frames.clocks import BEFORE_ALL_TIME, I64, running_clock
-from engine.frames.frames import HEAD, OFFSET, TS
+from engine.frames.clocks import BEFORE_ALL_TIME, I64
+from engine.frames.frames import OFFSET, TS
 from engine.log.sequence import Numbered
 from engine.log.sequences import LANE_PARTITION
 from engine.log.storage import route
@@ -66,7 +66,7 @@ class MemoryFeed:
         heads = np.concatenate(numbers.heads)[order]
         first = self._ends[LANE_PARTITION]
         self._note(LANE_PARTITION, heads)
-        placed = rows[order].with_columns(pl.Series(OFFSET, np.arange(first, first + len(order))), pl.Series(HEAD, heads))
+        placed = rows[order].with_columns(pl.Series(OFFSET, np.arange(first, first + len(order))))
         self._frames.setdefault((LANE_PARTITION, relation), []).append(placed)
 
     def chunks(self, partition: int, start: int) -> list[Chunk]:
@@ -81,17 +81,19 @@ class MemoryFeed:
         found = np.flatnonzero(self._all_times(partition)[start:end] >= bound_ms)
         return start + int(found[0]) if len(found) else end
 
-    def read(self, relation: str, partition: int, start: int, end: int, head: int | None) -> Iterator[pl.DataFrame]:
-        """Yield a relation's records in ``[start, end)`` with their heads; nothing where there are none."""
+    def heads(self, partition: int, start: int, end: int) -> tuple[I64, I64]:
+        """Return the offsets ``[start, end)`` and what moves the partition's head there."""
+        return np.arange(start, end), self._all_times(partition)[start:end]
+
+    def read(self, relation: str, partition: int, start: int, end: int) -> Iterator[pl.DataFrame]:
+        """Yield a relation's records in ``[start, end)``; nothing where there are none."""
         frames = self._frames.get((partition, relation), [])
         if len(frames) > 1:
             self._frames[partition, relation] = frames = [pl.concat(frames)]
         found = [frame.filter(pl.col(OFFSET).is_between(start, end, closed="left")) for frame in frames]
         if not found or not found[0].height:
             return
-        (frame,) = found
-        _, heads = running_clock(head, self._all_times(partition)[start:end])
-        yield frame.with_columns(pl.Series(HEAD, heads[frame.get_column(OFFSET).to_numpy() - start]))
+        yield found[0]
 
     def newest(self, partition: int, start: int, end: int) -> int | None:
         """Return the greatest event time in ``[start, end)``."""

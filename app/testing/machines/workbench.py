@@ -19,9 +19,9 @@ import polars as pl
 from app.testing.machines.memory_feed import MemoryFeed
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
-from engine.frames.frames import HEAD, OFFSET, Counters, empty_late, merge_counters
-from engine.log.sequence import ReadSpan, numbered
-from engine.operators.tasks.order import Slice, declared_indices, lane_of
+from engine.frames.frames import OFFSET, Counters, empty_late, merge_counters
+from engine.log.sequence import numbered
+from engine.operators.tasks.order import Slice
 from engine.operators.tasks.pipeline import Pipeline, Step
 from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.rescaling import repartitioned
@@ -33,6 +33,7 @@ from engine.records.canonical import LOGGED, canonicalise
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.admission import Admitted, Backlog, FeedPartition, admit
 from engine.runtime.planning.upstream import ProducerFact, Reached, walk
+from engine.sources.lane_times import LaneTimes
 from engine.sources.shaping import for_input
 from engine.state.segments.memory import MemorySegmentStore
 
@@ -88,7 +89,8 @@ class _Query:
 
     def restart(self, tasks: int | None = None) -> None:
         """Stop and start again from what is kept, perhaps with another number of tasks."""
-        state = json.loads(json.dumps(self._pipeline.snapshot()))
+        kept = json.loads(json.dumps(self._pipeline.snapshot()))
+        state = kept["tasks"]
         if tasks is not None and tasks != self.plan.tasks:
             before = [[self._store(stage.index, task) for task in range(self.plan.tasks)] for stage in self.plan.stages]
             self._generation += 1
@@ -107,9 +109,9 @@ class _Query:
         for place, store in self._stores.items():
             if place[0] == self._generation:
                 store.purge()
-        self._pipeline = self._built(state)
+        self._pipeline = self._built({**kept, "tasks": state})
 
-    def _built(self, state: list[list[Any]] | None) -> Pipeline:
+    def _built(self, state: dict[str, Any] | None) -> Pipeline:
         return Pipeline(self.plan, state, self._store)
 
     def _store(self, stage: int, task: int) -> MemorySegmentStore:
@@ -129,14 +131,16 @@ class _Query:
         is_due = self.wakes_at_ms is not None and self.wakes_at_ms <= now_ms
         if not admitted.ends and not (self._has_ticks and is_due):
             return None
-        slices = [piece for item in self.plan.inputs for piece in self._slices(item, admitted, now_ms)]
-        step = self._pipeline.process(slices, now_ms, self._readings(admitted, behind))
-        read = self._advance(admitted)
+        lanes = {place: self._lane_times(*place) for place in admitted.ends}
+        slices = [piece for item in self.plan.inputs for piece in self._slices(item, admitted, lanes, now_ms)]
+        readings = [lanes[place].reading(*place, end) for place, end in admitted.ends.items()]
+        step = self._pipeline.process(slices, now_ms, self._readings(admitted, behind), lanes=readings)
+        self._advance(admitted)
         self.wakes_at_ms, self.outcome.failure = step.wakes_at_ms, step.failure
         merge_counters(self.outcome.counters, step.counters)
         if step.late.height:
             self.outcome.late = pl.concat([self.outcome.late, step.late])
-        return self._emitted(step, read)
+        return self._emitted(step)
 
     def _admit(self, limit: BatchLimit, behind: Mapping[str, Reached]) -> Admitted:
         backlogs = []
@@ -156,13 +160,22 @@ class _Query:
     def _first_at(self, backlog: Backlog, start: int, end: int, bound_ms: int) -> int:
         return self._feeds[backlog.feed].first_at(backlog.partition, start, end, bound_ms)
 
-    def _slices(self, item: Input, admitted: Admitted, now_ms: int) -> Iterator[Slice]:
+    def _lane_times(self, feed: str, partition: int) -> LaneTimes:
+        return LaneTimes(self._heads.get((feed, partition)), self.position[feed][str(partition)])
+
+    def _slices(self, item: Input, admitted: Admitted, lanes: Mapping[FeedPartition, LaneTimes], now_ms: int) -> Iterator[Slice]:
+        """Give an input's records of a batch; note in ``lanes`` where they let head and time rise."""
         for (name, partition), end in admitted.ends.items():
             if name != item.feed.name:
                 continue
-            start, head = self.position[name][str(partition)], self._heads.get((name, partition))
-            for frame in self._feeds[name].read(item.source_name, partition, start, end, head):
-                records = for_input(frame if item.part_of is None else _of_part(frame, item, now_ms), item)
+            start = self.position[name][str(partition)]
+            if item == next(each for each in self.plan.inputs if each.feed.name == name):
+                lanes[name, partition].add_times(*self._feeds[name].heads(partition, start, end))
+            for frame in self._feeds[name].read(item.source_name, partition, start, end):
+                accepted = frame if item.part_of is None else _of_part(frame, item, now_ms)
+                if accepted.height:
+                    lanes[name, partition].add_records(item, accepted)
+                records = for_input(accepted, item)
                 if records.height:
                     yield Slice(item.index, name, partition, records)
 
@@ -180,26 +193,22 @@ class _Query:
                     readings.append(PartitionProgress(name, partition, newest, is_read and name not in behind))
         return readings
 
-    def _advance(self, admitted: Admitted) -> dict[int, list[ReadSpan]]:
-        """Take over how far the batch reads; returns that by lane."""
-        declared = declared_indices(self.plan.inputs)
-        read: dict[int, list[ReadSpan]] = {}
+    def _advance(self, admitted: Admitted) -> None:
+        """Take over how far the batch reads."""
         for (name, partition), end in admitted.ends.items():
             start = self.position[name][str(partition)]
             newest = self._feeds[name].newest(partition, start, end)
-            read.setdefault(lane_of(declared[name], partition), []).append(ReadSpan(start, newest))
             self.position[name][str(partition)] = end
             self._heads.pop((name, partition), None)
             if newest is not None:
                 known = self.read_to[name]
                 known[str(partition)] = max(known.get(str(partition), newest), newest)
         self._heads |= admitted.heads
-        return read
 
-    def _emitted(self, step: Step, read: dict[int, list[ReadSpan]]) -> pl.DataFrame | None:
+    def _emitted(self, step: Step) -> pl.DataFrame | None:
         """Append what came out to the result's feed."""
         feed = self._feeds[derived_entry(self.plan).feed.name]
-        numbers = numbered(step.causes, feed.reached_ms, read)
+        numbers = numbered(step.causes, feed.reached_ms, step.newest_head)
         feed.append_rows(self.plan.output.name, step.changes, numbers)
         if not step.changes:
             return None
@@ -211,9 +220,8 @@ class _Query:
 
 def _of_part(frame: pl.DataFrame, item: Input, now_ms: int) -> pl.DataFrame:
     """Judge what another query wrote as records of the stream that it appends to."""
-    accepted, _ = canonicalise(frame.drop(HEAD), item.relation, now_ms, LOGGED, None)
-    heads = frame.filter(pl.col(OFFSET).is_in(accepted.get_column(OFFSET).implode())).get_column(HEAD)
-    return accepted.with_columns(heads)
+    accepted, _ = canonicalise(frame, item.relation, now_ms, LOGGED, None)
+    return accepted
 
 
 class Workbench:

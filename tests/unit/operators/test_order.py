@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import STRING, Schema
-from engine.operators.tasks.order import UPSTREAM, Slice, order_batch
-from engine.plan.model import Feed, Input, RelationSchema
+from engine.frames.clocks import AFTER_ALL_TIME, NEVER
+from engine.operators.tasks.order import UPSTREAM, BatchOrder, Slice, lane_readings, placed
+from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 
 COLUMNS = Schema((("v", STRING),))
 
@@ -23,12 +27,23 @@ def part(index: int, feed: str, rows: list[tuple[int, int, str]], partition: int
     return Slice(index, f"log:{feed}", partition, frame)
 
 
+def plan_of(inputs: list[Input]) -> Plan:
+    output = Output("out", "stream", COLUMNS, (), is_windowed=False, is_final=False, retention_ms=None)
+    return Plan("q", 1, tuple(inputs), (Stage(0, COLUMNS, inputs[0].index, ()),), output, LateRecords(0, 0))
+
+
+def frames(slices: list[Slice], inputs: list[Input], first: int = 0) -> dict[int, pl.DataFrame]:
+    order = BatchOrder.of(plan_of(inputs), lane_readings(slices, inputs), first, {}, 0)
+    return placed(slices, inputs, order)
+
+
 def order(slices: list[Slice], inputs: list[Input], first: int = 0) -> str:
-    """Values in total order, after checking that positions have no gaps."""
-    frames = order_batch(slices, inputs, first).frames
-    rows = [row for frame in frames.values() for row in frame.select("_pos", pl.last()).rows()]
-    assert sorted(pos for pos, _ in rows) == list(range(first, first + len(rows)))
-    for frame in frames.values():
+    """Values in total order, after checking that each has a position of its own."""
+    found = frames(slices, inputs, first)
+    rows = [row for frame in found.values() for row in frame.select("_pos", pl.last()).rows()]
+    assert len({pos for pos, _ in rows}) == len(rows)
+    assert min(pos for pos, _ in rows) >= first
+    for frame in found.values():
         assert frame["_pos"].is_sorted()
     return "".join(value for _, value in sorted(rows))
 
@@ -69,10 +84,40 @@ def test_slices_of_a_partition_are_joined_by_offset() -> None:
 
 
 def test_payload_columns_get_the_inputs_alias_and_those_of_a_later_stage_keep_their_names() -> None:
-    assert order_batch([part(0, "x", [(0, 1, "a")])], [A], 0).frames[0].columns[-1] == "a.v"
-    assert order_batch([part(UPSTREAM, "", [(0, 1, "a")])], [], 0).frames[UPSTREAM].columns[-1] == "v"
+    assert frames([part(0, "x", [(0, 1, "a")])], [A])[0].columns[-1] == "a.v"
+    emitted = part(UPSTREAM, "", [(0, 1, "a")])
+    placed_there = emitted.frame.select(
+        "_ts", "_op", "_key_hash", "_offset", pl.lit(7).alias("_pos"), pl.lit(b"").alias("_rank"), "v"
+    )
+    assert frames([replace(emitted, frame=placed_there)], [A])[UPSTREAM].columns[-1] == "v"
 
 
 def test_a_batch_without_records_has_no_frames() -> None:
-    assert order_batch([], [A, B], 0).frames == {}
-    assert order_batch([part(0, "x", [])], [A, B], 0).frames == {}
+    assert frames([], [A, B]) == {}
+    assert frames([part(0, "x", [])], [A, B]) == {}
+
+
+def test_each_task_knows_the_positions_of_its_own_records_alone() -> None:
+    rows = [(0, 1, "a"), (1, 9, "b"), (2, 4, "c"), (3, 12, "d")]
+    others = [part(1, "y", [(0, 5, "p"), (1, 10, "q")])]
+    order = BatchOrder.of(plan_of([A, B]), lane_readings([part(0, "x", rows), *others], [A, B]), 100, {}, 0)
+    assert placed([part(0, "x", rows)], [A, B], order)[0]["_pos"].to_list() == [100, 102, 103, 105]
+    assert placed([part(0, "x", rows[2:])], [A, B], order)[0]["_pos"].to_list() == [103, 105]
+
+
+def test_one_reading_for_each_part_of_a_lane_gives_the_order_of_the_whole_lane() -> None:
+    rows, other = [(0, 6, "a"), (1, 2, "b"), (2, 4, "c"), (3, 12, "d")], part(1, "y", [(0, 5, "p"), (1, 7, "q")])
+    parts = [part(0, "x", rows[:2]), part(0, "x", rows[2:])]
+    readings = [reading for each in (*parts, other) for reading in lane_readings([each], [A, B])]
+    order = BatchOrder.of(plan_of([A, B]), readings, 0, {}, 0)
+    assert placed(parts, [A, B], order)[0]["_pos"].to_list() == [1, 2, 3, 5]
+    assert order.heads(np.array([0, 1, 3, 4, 5, 6])).tolist() == [5, 6, 6, 7, 12, AFTER_ALL_TIME]
+
+
+def test_time_rises_with_the_records_of_all_partitions() -> None:
+    slices = [part(0, "x", [(0, 3, "a"), (1, 9, "c")]), part(0, "x", [(0, 6, "b"), (1, 6, "b")], partition=1)]
+    order = BatchOrder.of(plan_of([A]), lane_readings(slices, [A]), 10, {0: 1}, 2)
+    clock = order.clock_of(0)
+    assert (clock.begin, clock.end, order.end) == (1, 9, 16)
+    assert clock.before(np.arange(10, 17)).tolist() == [1, 2, 3, 3, 6, 6, 9]
+    assert clock.reached(np.array([0, 1, 2, 3, 4, 6, 9, 10])).tolist() == [10, 10, 10, 11, 13, 13, 15, NEVER]
