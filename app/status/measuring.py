@@ -142,11 +142,7 @@ def _of_detail(name: str, detail: Json) -> Iterator[Sample]:
         for operator, tasks in detail.get(part, {}).items():
             yield metric, (name, operator), sum(tasks.values())
     clocks = detail.get("clocks", {})
-    for operator, tasks in clocks.items():
-        known = [ms for ms in tasks.values() if ms is not None]
-        if known:
-            yield metrics.CLOCK, (name, operator), min(known) / 1000
+    yield from ((metrics.CLOCK, (name, operator), clock / 1000) for operator, clock in clocks.items())
     for operator, tasks in detail.get("oldest_ms", {}).items():
-        ages = [clock - ms for task, ms in tasks.items() if (clock := clocks.get(operator, {}).get(task)) is not None]
-        if ages:
-            yield metrics.OLDEST, (name, operator), max(ages) / 1000
+        if operator in clocks and tasks:
+            yield metrics.OLDEST, (name, operator), (clocks[operator] - min(tasks.values())) / 1000

@@ -194,7 +194,7 @@ class StatusAnswer(Answer):
     progress: list[FeedProgress] = Field(description="Progress in each feed that it reads.")
     read_rows: int = Field(description="Records read since the query began with this state.", examples=[27004])
     emitted_rows: int = Field(description="Records or changes of rows written in the same time.", examples=[1743])
-    clocks: dict[str, int | None] = Field(description="Operator to stream time, the smallest over its tasks.")
+    clocks: dict[str, int] = Field(description="Operator to the stream time before it.")
     buffered: dict[str, int] = Field(description="Operator to number of records that wait in it.")
     tasks: list[TaskStatus] | None = Field(
         description="The same for each task, as of the last commit; null unless `tasks=true` asks for it."

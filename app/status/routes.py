@@ -139,7 +139,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         progress=progress,
         read_rows=sum(detail.get("read_rows", {}).values()),
         emitted_rows=detail.get("emitted_rows", 0),
-        clocks={operator: _least(tasks) for operator, tasks in detail.get("clocks", {}).items()},
+        clocks=detail.get("clocks", {}),
         buffered={operator: sum(tasks.values()) for operator, tasks in detail.get("buffered", {}).items()},
         tasks=_tasks(detail) if has_tasks else None,
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
@@ -210,14 +210,12 @@ async def _reason_for_waiting(services: Services, connection: AsyncConnection, s
 def _tasks(detail: Mapping[str, Any]) -> list[TaskStatus]:
     """Return what the tasks reported of each operator."""
     clocks, buffered, waiting = (detail.get(part, {}) for part in ("clocks", "buffered", "waiting"))
-    operators = {
-        (operator, int(task)) for part in (clocks, buffered, waiting) for operator, tasks in part.items() for task in tasks
-    }
+    operators = {(operator, int(task)) for part in (buffered, waiting) for operator, tasks in part.items() for task in tasks}
     return [
         TaskStatus(
             operator=operator,
             task=task,
-            stream_time_ms=clocks.get(operator, {}).get(str(task)),
+            stream_time_ms=clocks.get(operator),
             buffered=buffered.get(operator, {}).get(str(task), 0),
             waiting=[
                 WaitingSpan(from_ms=low, to_ms=high, at_least=least, at_most=most)
@@ -253,8 +251,3 @@ def _progress(feed: Feed, relations: list[str], status: Status, ends: Mapping[in
     return FeedProgress(
         feed=feed.name, relations=relations, is_discovered=bool(partitions) or feed.is_derived, partitions=partitions
     )
-
-
-def _least(clocks: Mapping[str, int | None]) -> int | None:
-    """Return the smallest known stream time of the tasks."""
-    return min((clock for clock in clocks.values() if clock is not None), default=None)

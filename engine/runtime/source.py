@@ -119,7 +119,7 @@ class PacketReader:
     def _counted(reason: str, numbers: Sequence[tuple[Input, int]], group: SplitGroup) -> Packet:
         """Return the packet that counts events of a whole batch: its cuts inside one event time (P2), records that it leaves out."""
         counters = [[source.alias, reason, number] for source, number in numbers]
-        stats = {"stage": 0, "task": 0, "clocks": {}, "buffered": {}, "counters": counters}
+        stats = {"stage": 0, "task": 0, "buffered": {}, "counters": counters}
         return Packet.message("stats", group.now_ms, stats, source=numbers[0][0].index)
 
     @staticmethod

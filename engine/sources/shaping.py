@@ -198,7 +198,7 @@ def _uncomputed(accepted: pl.DataFrame, source_input: Input, split: Split, reque
 
 
 def _counted(counters: list[list[object]], source_input: Input, split: Split, request: ReadRequest) -> Packet:
-    stats = {"stage": 0, "task": 0, "clocks": {}, "buffered": {}, "counters": counters}
+    stats = {"stage": 0, "task": 0, "buffered": {}, "counters": counters}
     return _packet("stats", split, request, encode_json(stats), source_input.index)
 
 

@@ -73,9 +73,8 @@ def _passed(bound: TimeBound, operator: Operator, joins: Mapping[str, str], deta
     least = most = 0
     lows: list[int] = []
     highs: list[int] = []
-    clocks = detail.get("clocks", {}).get(bound.clock, {})
-    for task, spans in _spans(detail, bound.waiting).items():
-        clock = now_ms if bound.clock is None else clocks.get(task)
+    clock = now_ms if bound.clock is None else detail.get("clocks", {}).get(bound.clock)
+    for spans in _spans(detail, bound.waiting).values():
         for low, high, span_least, span_most in spans if clock is not None else ():
             until = clock - bound.delay_ms
             if low > until:

@@ -130,14 +130,14 @@ class Committed:
     """The facts of the last commit.
 
     Attributes:
-        clocks: operator → task → stream time.
+        clocks: operator → the time before it; ``<operator>.table`` → that of the table beside it.
         buffered: operator → task → waiting rows.
         wakes: ``stage:task`` → wall clock time at which the task must run without input.
         position: feed → partition → next offset.
         ends: feed → partition → end; feeds outside of the log are absent.
     """
 
-    clocks: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
+    clocks: Mapping[str, int] = field(default_factory=dict)
     buffered: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     wakes: Mapping[str, int] = field(default_factory=dict)
     position: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -219,7 +219,7 @@ class Step:
         kind: ``source``, the operator's kind, or ``result``.
         stage: index in the plan.
         operator: its name, if it has one.
-        task: whose clock counts; None: the key is unknown here, so the smallest of all clocks counts.
+        task: the task that handles the key; None: the key is unknown here.
         clock: kind of ``now_ms`` and ``until_ms``.
         now_ms: present value of the clock.
         until_ms: value that it must reach.

@@ -55,7 +55,7 @@ def _late(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
         )
         clock = Waiting("stream_time", fact.stream_time_ms, None)
         return desk.step("late", sentence, is_blocking=not fact.is_replayed, clock=clock, reason=fact.reason)
-    now_ms = subject.clock(spec.name, desk.task)
+    now_ms = subject.clock(spec.name)
     if spec.grace_ms is None or subject.exists or now_ms is None or subject.at_ms >= now_ms - spec.grace_ms:
         return None
     what = {"join": "joined at once", "drop": "dropped", "divert": "diverted"}[spec.late]
@@ -71,7 +71,7 @@ def _late(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
 def _waiting(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
     if spec.grace_ms is None:
         return None
-    now_ms, until_ms = subject.clock(spec.name, desk.task), subject.at_ms + spec.grace_ms
+    now_ms, until_ms = subject.clock(spec.name), subject.at_ms + spec.grace_ms
     if now_ms is not None and now_ms >= until_ms:
         return None
     verb = "waits" if subject.exists else "would wait"
@@ -109,7 +109,7 @@ def _version(
     name, is_inner = table.relation.name, spec.type == "inner"
     answer, is_expired = versions.latest if spec.history_retention_ms is None else versions.as_of, False
     if spec.history_retention_ms is not None:
-        now_ms = subject.clock(f"{spec.name}.table", desk.task)
+        now_ms = subject.clock(f"{spec.name}.table")
         if now_ms is not None and at_ms < now_ms - spec.history_retention_ms:
             is_expired = versions.latest is not None and versions.latest.event_time_ms > at_ms
             answer = None if is_expired else versions.latest
@@ -211,7 +211,7 @@ def explain_stream_stream(desk: Desk, spec: StreamStreamJoin, subject: Subject) 
     null = _null_key(desk, other, key, is_needed=not is_shown)
     if null is not None:
         return Explanation([null])
-    now_ms = subject.clock(spec.name, desk.task)
+    now_ms = subject.clock(spec.name)
     until_ms = subject.at_ms + spec.after_ms + spec.grace_ms + 1
     clock = Waiting("stream_time", now_ms, until_ms)
     is_closed = now_ms is not None and now_ms >= until_ms

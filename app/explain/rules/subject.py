@@ -47,12 +47,9 @@ class Subject:
         """Return the task that handles the record in a stage, None if unknown."""
         return task_of(stage, self.plan, self.values)
 
-    def clock(self, name: str, task: int | None) -> int | None:
-        """Return an operator's clock in a task, the smallest of all if the task is unknown; None before the first record."""
-        clocks = self.facts.committed.clocks.get(name, {})
-        if task is not None:
-            return clocks.get(str(task))
-        return min((ms for ms in clocks.values() if ms is not None), default=None)
+    def clock(self, name: str) -> int | None:
+        """Return the time before an operator, or of a table (``<name>.table``); None before the first record."""
+        return self.facts.committed.clocks.get(name)
 
     def late_at(self, operator: str, reasons: Sequence[str]) -> LateFact | None:
         """Return the late record of an operator with one of these beginnings of a reason, and exactly this event time."""

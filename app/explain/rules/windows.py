@@ -15,7 +15,7 @@ from engine.plan.operators.windows import WindowedAggregation
 
 def explain_windows(desk: Desk, spec: WindowedAggregation, subject: Subject) -> Step:
     """Explain whether the window is open, final, or was closed before the record arrived."""
-    span, now_ms = spec.span_of(subject.at_ms), subject.clock(spec.name, desk.task)
+    span, now_ms = spec.span_of(subject.at_ms), subject.clock(spec.name)
     row = _row(subject, span)
     if row is not None and not span.is_certain and row.window_end_ms is not None:
         end_ms = row.window_end_ms
@@ -57,7 +57,7 @@ def explain_windows(desk: Desk, spec: WindowedAggregation, subject: Subject) -> 
 
 
 def _open(desk: Desk, spec: WindowedAggregation, subject: Subject, span: Span, row: ResultFact | None) -> Step:
-    now_ms = subject.clock(spec.name, desk.task)
+    now_ms = subject.clock(spec.name)
     least = "at least " if span.can_grow else ""
     until = f"{least}until stream time reaches {shown(span.closes_at_ms)}; it is at {shown(now_ms)}"
     clock = Waiting("stream_time", now_ms, span.closes_at_ms)
@@ -89,7 +89,7 @@ def _row(subject: Subject, span: Span) -> ResultFact | None:
 def explain_time_limit(desk: Desk, spec: TimeLimitSuppression, subject: Subject) -> Step:
     """Explain until which stream time an update is held back (S1)."""
     # An earlier update of the key that still waits has set the time for all of them (S1): this is the latest possible one.
-    now_ms, until_ms = subject.clock(spec.name, desk.task), subject.at_ms + spec.limit_ms
+    now_ms, until_ms = subject.clock(spec.name), subject.at_ms + spec.limit_ms
     if now_ms is not None and now_ms >= until_ms:
         return desk.step("passed", f"Its wait had ended when stream time reached {shown(until_ms)}.")
     sentence = f"Updates wait until stream time reaches {shown(until_ms)} at the latest; it is at {shown(now_ms)}."

@@ -217,7 +217,7 @@ class KafkaReader(UsualAnswers):
         if lost:
             first = request.inputs[0]
             stats = {
-                "stage": 0, "task": 0, "clocks": {}, "buffered": {}, "counters": [[first.alias, "records_lost", sum(lost)]],
+                "stage": 0, "task": 0, "buffered": {}, "counters": [[first.alias, "records_lost", sum(lost)]],
             }  # fmt: skip
             yield Packet(0, "stats", first.index, split.partition, split.start, 0, None, None, request.now_ms, encode_json(stats))
 
