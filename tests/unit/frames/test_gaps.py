@@ -31,7 +31,11 @@ ROWS = [
 
 def frame() -> pl.DataFrame:
     rows = pl.DataFrame(ROWS, schema=SCHEMA.polars())
-    service = {name: pl.zeros(len(ROWS), dtype, eager=True) for name, dtype in SERVICE_COLUMNS.items() if name != "_op"}
+    service = {
+        name: pl.Series([0] * len(ROWS)).cast(dtype) if dtype != pl.Binary else pl.Series([None] * len(ROWS), dtype=dtype)
+        for name, dtype in SERVICE_COLUMNS.items()
+        if name != "_op"
+    }
     return rows.with_columns(**service, _op=pl.Series([0, 0, 0, 1], dtype=pl.Int8))
 
 

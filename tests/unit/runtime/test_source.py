@@ -27,7 +27,7 @@ from engine.runtime.planning.wall_clock import WallClock
 from engine.runtime.source import PacketReader
 from engine.sources.chunks import Chunk
 from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split, Start, UsualAnswers
-from engine.sources.packets import BEFORE_ALL_STAGES, Packet
+from engine.sources.packets import Packet
 
 FUTURE_MS = 9_999_999_999_999
 
@@ -424,27 +424,6 @@ def test_a_query_begun_by_an_earlier_version_has_read_all_its_partitions() -> No
     _, planner, _ = trimmed(25, p0=100)
     with pytest.raises(RecordsRemoved):
         latest(planner, planner.start)
-
-
-class Filled(FakeFeed):
-    """A feed whose splits hold two packets of records each."""
-
-    def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
-        for first in (split.start, split.start + 1):
-            yield Packet(1, "data", request.inputs[0].index, split.partition, first, 1, 0, 0, request.now_ms, b"")
-        yield from super().read(split, request)
-
-
-@pytest.mark.parametrize(("stage", "has_clock", "told"), [(1, True, [0, 1]), (0, True, []), (1, False, [])])
-def test_every_task_is_told_of_records_that_only_a_later_stage_reads(stage: int, has_clock: bool, told: list[int]) -> None:
-    inputs = (replace(an_input(0, "orders", "orders"), stage=stage),)
-    start = new_cursor({"log:orders": {"0": 0}}, 0, 0)
-    spec = SourceSpec("", inputs, 2, start, BatchLimit(10, 10**9), 2, Clock(uuid4(), frozenset()) if has_clock else None)
-    feeds = [(Filled(Feed("log:orders", "log", "orders"), {0: 10}), inputs)]
-    (group,) = BatchPlanner(spec, feeds).groups(start, {"feeds": {"log:orders": {"0": 10}}, "now_ms": 77})
-    packets = [packet for packet in PacketReader(spec, feeds).read(group) if packet.kind == "active"]
-    assert [packet.task for packet in packets] == told
-    assert {packet.input for packet in packets} <= {BEFORE_ALL_STAGES}
 
 
 class Scored(FakeFeed):

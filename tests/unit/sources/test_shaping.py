@@ -11,6 +11,7 @@ import pytest
 from engine.plan.model import Feed, Input
 from engine.records.canonical import POSTED, empty_rejects
 from engine.sources.feeds import ReadRequest, Split
+from engine.sources.lane_times import decode_reading
 from engine.sources.packets import frame_in
 from engine.sources.shaping import Piece, shape
 from tests.unit.records.relations import NOW_MS, relation
@@ -42,9 +43,26 @@ def test_one_task_here_gets_small_records_as_they_are_and_of_a_hash_that_nobody_
     found = []
     for request in (ReadRequest([source], NOW_MS, 1), ReadRequest([source], NOW_MS, 1, None, is_here=True, is_hashed_anew=True)):
         pieces = [Piece(2, lambda _relation, _where: (raw, empty_rejects()), lambda: times, is_small=is_small)]
-        (data, _) = shape(pieces, Split(0, 0, 2), FEED, request, POSTED)
+        data, _, _ = shape(pieces, Split(0, 0, 2), FEED, request, POSTED)
         assert (data.frame is not None) == (request.is_here and is_small), "a large batch is not kept for a record of it"
         found.append(frame_in(data))
     plain, here = found
     assert here.drop("_key_hash").equals(plain.drop("_key_hash"))
     assert here["_key_hash"].is_null().to_list() == plain["_key_hash"].is_null().to_list() == [key is None for key in keys]
+
+
+def test_every_task_learns_where_head_and_time_rise_also_by_a_record_that_a_condition_leaves_out() -> None:
+    """T1a: what moves time has a value and a key; what becomes of it later does not matter."""
+    columns = relation({"k": "string", "at": "bigint", "n": "bigint"}, event_time="at")
+    keys, times = ["a", None, "b", "c", "d"], [5, 9, 7, 6, 8]
+    raw = pl.DataFrame({"k": keys, "at": times, "n": [1, 1, 0, 1, 1], "_offset": range(10, 15), "_arrival": [NOW_MS] * 5})
+    source = Input(0, "s", columns, FEED, ("k", "n"), ("k",), where="n > 0")
+    pieces = [Piece(5, lambda _relation, _where: (raw, empty_rejects()), lambda: (np.arange(10, 15), np.array(times)))]
+    packets = [*shape(pieces, Split(3, 10, 15, head=4), FEED, ReadRequest([source], NOW_MS, 2), POSTED)]
+    said = [packet for packet in packets if packet.kind == "times"]
+    assert [packet.task for packet in said] == [0, 1]
+    assert packets[-1].kind == "progress"
+    reading = decode_reading("log:r", said[1].partition, said[1].blob)
+    assert (reading.partition, reading.end) == (3, 15)
+    assert [array.tolist() for array in reading.heads] == [[10, 10, 11], [4, 5, 9]]
+    assert [array.tolist() for array in reading.times[0]] == [[10, 12, 14], [5, 7, 8]]
