@@ -11,18 +11,18 @@ of a batch each process computes the same order, so each task knows the position
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Clock, running_clock
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Clock, running_clock
 from engine.frames.frames import HEAD, KEY_HASH, OFFSET, OP, POS, RANK, SERVICE_COLUMNS, TS, only, with_series
 from engine.frames.places import place_order
 from engine.plan.model import Input, Plan
-from engine.plan.times import clocks_before, time_sources
+from engine.plan.times import clocks_before, first_input, time_sources
 
 UPSTREAM: Final = -1
 """Stands for an input index: what the stage before emits."""
@@ -62,7 +62,10 @@ class LaneReading:
         end: the offset behind the last record.
         heads: where the head rises; its first entry is the first record.
         times: input index → where the time of its relation rises: a record moves it unless the stage that reads it drops it for a null
-            key or value (T1a).
+            key or value (T1a); of a derived relation its marks do (P14).
+        marks: numbers of the records before which a mark stands, non-decreasing; a mark has a place of its own, right before that record.
+            With marks ``heads``, ``times`` and ``end`` count *slots* instead of offsets: the offset and the marks up to it.
+        waits: input index → how far behind its sources that relation's time is at most (L).
     """
 
     feed_name: str
@@ -70,6 +73,8 @@ class LaneReading:
     end: int
     heads: Rises
     times: Mapping[int, Rises]
+    marks: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    waits: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,18 +88,28 @@ class BatchOrder:
         silence_ms: by how much time rose in the silence before the records.
         end: the position behind the last record: what the wall clock causes stands there.
         clocks: of the inputs, by the index that ``time_sources`` gives.
+        waits: input index → how far its time is behind its sources (T1d), of the derived ones of the query's streams.
     """
 
     first: int
     silence_ms: int
     end: int
     clocks: Mapping[int, Clock]
+    waits: Mapping[int, int]
     _sources: Mapping[int, int]
     _lanes: Mapping[tuple[str, int], _Lane]
     _readers: Mapping[str, list[int]]
 
     @classmethod
-    def of(cls, plan: Plan, readings: Sequence[LaneReading], first: int, times: Mapping[int, int], silence_ms: int) -> BatchOrder:
+    def of(
+        cls,
+        plan: Plan,
+        readings: Sequence[LaneReading],
+        first: int,
+        times: Mapping[int, int],
+        silence_ms: int,
+        waits: Mapping[int, int] | None = None,
+    ) -> BatchOrder:
         """Merge what the readers of a batch say.
 
         Args:
@@ -103,12 +118,16 @@ class BatchOrder:
             first: the first position of the batch.
             times: time before the batch, by the index that ``time_sources`` gives; absent before the first record.
             silence_ms: by how much time rises before the records.
+            waits: of the inputs as of the batch before.
         """
         readers = _readers(plan.inputs)
         lanes = _merged(readings, declared_indices(plan.inputs), readers, first + silence_ms)
         sources = time_sources(plan)
         end = max([first + silence_ms, *(lane.last_end for lane in lanes.values())])
-        order = cls(first, silence_ms, end, {}, sources, lanes, readers)
+        known = dict(waits or {})
+        for reading in readings:
+            known |= {index: ms for index, ms in reading.waits.items() if sources[index] == first_input(plan)}
+        order = cls(first, silence_ms, end, {}, known, sources, lanes, readers)
         clocks = {source: order._clock(source, readings, times.get(source, BEFORE_ALL_TIME)) for source in set(sources.values())}
         return replace(order, clocks=clocks)
 
@@ -139,7 +158,7 @@ class BatchOrder:
         Of a record that two inputs of a feed read, the one with the smaller index (the table) comes first.
         """
         readers = self._readers[feed_name]
-        return self._lanes[feed_name, partition].positions(offsets, len(readers)) + readers.index(input_index)
+        return self._lanes[feed_name, partition].positions_of(offsets, len(readers)) + readers.index(input_index)
 
     def heads(self, positions: I64) -> I64:
         """Return how far the merge had come with each position; before or behind all time where the clock causes what stands there."""
@@ -158,17 +177,19 @@ class BatchOrder:
 
     def _clock(self, source: int, readings: Sequence[LaneReading], start: int) -> Clock:
         places, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        entered = []
+        entered = NEVER
+        longest_ms = max(self.waits.values(), default=0)
         for reading in readings:
-            for index, (offsets, rises) in reading.times.items():
-                if self._sources[index] == source and len(reading.heads[0]):
-                    places.append(self.positions(index, reading.feed_name, reading.partition, offsets))
-                    times.append(rises)
-                    entered.append(reading.heads[0][:1])
-                    entered[-1] = self.positions(index, reading.feed_name, reading.partition, entered[-1])
-        clock = Clock(start, first=self.first, silence_ms=0 if start == BEFORE_ALL_TIME else self.silence_ms)
-        if entered:
-            clock = replace(clock, entered=int(np.concatenate(entered).min()))
+            lane = self._lanes.get((reading.feed_name, reading.partition))
+            readers = self._readers[reading.feed_name]
+            for index, (slots, rises) in reading.times.items() if lane is not None else ():
+                if self._sources[index] == source and lane is not None:
+                    first = lane.positions(lane.shifted(reading, np.append(reading.heads[0][:1], slots)), len(readers))
+                    entered = min(entered, int(first[0]) + readers.index(index))
+                    places.append(first[1:] + readers.index(index))
+                    # T1d: who has waited less is set back by the difference.
+                    times.append(rises - (longest_ms - self.waits.get(index, 0) if self.waits else 0))
+        clock = Clock(start, first=self.first, silence_ms=0 if start == BEFORE_ALL_TIME else self.silence_ms, entered=entered)
         return clock.rising(
             np.concatenate(places), np.concatenate(times), start if not clock.silence_ms else start + clock.silence_ms
         )
@@ -176,59 +197,75 @@ class BatchOrder:
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """Where the records of a lane stand in the merge: runs of equal head, each of which stands together.
+    """Where the records and marks of a lane stand in the merge: runs of equal head, each of which stands together.
 
     Attributes:
-        offsets: the first offset of each run, ascending.
+        slots: the first slot of each run, ascending.
         starts: its position.
         heads: its head.
         last_end: the position behind the last run.
+        marks: of all parts.
+        shifts: by how many marks of earlier parts the slots of each part are behind those of the lane, by its first slot.
     """
 
-    offsets: I64
+    slots: I64
     starts: I64
     heads: I64
     last_end: int
+    marks: I64
+    shifts: Mapping[int, int]
 
-    def positions(self, offsets: I64, readers: int) -> I64:
-        runs = np.searchsorted(self.offsets, offsets, "right") - 1
-        found: I64 = self.starts[runs] + (offsets - self.offsets[runs]) * readers
+    def shifted(self, reading: LaneReading, slots: I64) -> I64:
+        """Return slots of a part as slots of the lane."""
+        return slots + self.shifts[int(reading.heads[0][0])]
+
+    def positions_of(self, offsets: I64, readers: int) -> I64:
+        """Return where records stand."""
+        return self.positions(offsets + np.searchsorted(self.marks, offsets, "right") if len(self.marks) else offsets, readers)
+
+    def positions(self, slots: I64, readers: int) -> I64:
+        """Return where records and marks stand."""
+        runs = np.searchsorted(self.slots, slots, "right") - 1
+        found: I64 = self.starts[runs] + (slots - self.slots[runs]) * readers
         return found
 
 
 def _merged(
     readings: Sequence[LaneReading], declared: Mapping[str, int], readers: Mapping[str, list[int]], base: int
 ) -> dict[tuple[str, int], _Lane]:
-    """Put the runs of equal head of all lanes into order: by head, declared index of the feed, partition, offset."""
+    """Put the runs of equal head of all lanes into order: by head, declared index of the feed, partition, slot."""
     parts: dict[tuple[str, int], list[LaneReading]] = {}
     for reading in readings:
         if len(reading.heads[0]):
             parts.setdefault((reading.feed_name, reading.partition), []).append(reading)
     keys = sorted(parts, key=lambda key: lane_of(declared[key[0]], key[1]))
-    runs = [_runs(parts[key]) for key in keys]
-    if not runs:
+    if not keys:
         return {}
-    offsets, sizes, heads = (np.concatenate(columns) for columns in zip(*runs, strict=True))
-    lanes = np.repeat(np.arange(len(runs)), [len(own) for own, _, _ in runs])
+    joined = [_joined(parts[key]) for key in keys]
+    slots, heads = (np.concatenate([getattr(lane, name) for lane in joined]) for name in ("slots", "heads"))
+    sizes = np.concatenate([np.diff(lane.slots, append=lane.last_end) for lane in joined])
+    lanes = np.repeat(np.arange(len(keys)), [len(lane.slots) for lane in joined])
     sizes = sizes * np.array([len(readers[feed]) for feed, _ in keys])[lanes]
-    order = np.lexsort((offsets, lanes, heads))
+    order = np.lexsort((slots, lanes, heads))
     starts = np.empty(len(order), np.int64)
     starts[order] = base + np.cumsum(sizes[order]) - sizes[order]
     merged = {}
-    for index, key in enumerate(keys):
+    for index, (key, lane) in enumerate(zip(keys, joined, strict=True)):
         own = np.flatnonzero(lanes == index)
-        merged[key] = _Lane(offsets[own], starts[own], heads[own], int((starts[own] + sizes[own]).max()))
+        merged[key] = replace(lane, starts=starts[own], last_end=int((starts[own] + sizes[own]).max()))
     return merged
 
 
-def _runs(readings: Sequence[LaneReading]) -> tuple[I64, I64, I64]:
-    """Return the first offset, the extent and the head of each run of a lane."""
+def _joined(readings: Sequence[LaneReading]) -> _Lane:
+    """Put the parts of a lane one behind the other; where its runs stand is not known yet."""
     ordered = sorted(readings, key=lambda reading: int(reading.heads[0][0]))
-    offsets = np.concatenate([reading.heads[0] for reading in ordered])
+    earlier = np.cumsum([0, *(len(reading.marks) for reading in ordered)]).tolist()
+    slots = np.concatenate([reading.heads[0] + shift for reading, shift in zip(ordered, earlier, strict=False)])
     before, heads = running_clock(None, np.concatenate([reading.heads[1] for reading in ordered]))
     is_risen = heads > before
-    offsets, heads = offsets[is_risen], heads[is_risen]
-    return offsets, np.diff(offsets, append=ordered[-1].end), heads
+    shifts = {int(reading.heads[0][0]): shift for reading, shift in zip(ordered, earlier, strict=False)}
+    marks = np.concatenate([reading.marks for reading in ordered])
+    return _Lane(slots[is_risen], slots[is_risen], heads[is_risen], ordered[-1].end + earlier[-2], marks, shifts)
 
 
 def rises(offsets: I64, times: I64, head: int | None = None) -> Rises:

@@ -25,6 +25,7 @@ class QueryTimes:
         times: the time of each source of time, by ``Input.index`` as text; absent before its first record.
         silent_since_ms: the wall clock of the last batch that brought records of the query's streams; None: none did yet.
         advanced_ms: by how much time has risen in the silence since then.
+        waits: of derived streams, by ``Input.index`` as text: how far behind its sources a stream's time is at most (T1d).
     """
 
     next_position: int = 0
@@ -32,6 +33,7 @@ class QueryTimes:
     times: Mapping[str, int] = field(default_factory=dict)
     silent_since_ms: int | None = None
     advanced_ms: int = 0
+    waits: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of_snapshot(cls, state: Mapping[str, Any] | None) -> Self:
@@ -46,6 +48,7 @@ class QueryTimes:
             "times": dict(self.times),
             "silent_since_ms": self.silent_since_ms,
             "advanced_ms": self.advanced_ms,
+            "waits": dict(self.waits),
         }
 
     def at(self, now_ms: int, awake_ms: int | None) -> QueryTimes:
@@ -65,7 +68,8 @@ class QueryTimes:
         reached_ms = self.reached_ms(plan)
         silence_ms = 0 if reached_ms is None else max(self.now_ms - reached_ms, 0)
         times = {int(source): time for source, time in self.times.items()}
-        return BatchOrder.of(plan, readings, self.next_position, times, silence_ms)
+        waits = {int(index): ms for index, ms in self.waits.items()}
+        return BatchOrder.of(plan, readings, self.next_position, times, silence_ms, waits)
 
     def behind(self, plan: Plan, order: BatchOrder, readings: Sequence[LaneReading]) -> QueryTimes:
         """Return the times behind a batch."""
@@ -78,6 +82,7 @@ class QueryTimes:
             times={source: end for source, end in ends.items() if end != BEFORE_ALL_TIME},
             silent_since_ms=self.now_ms if is_active else self.silent_since_ms,
             advanced_ms=0 if is_active else self.advanced_ms + order.silence_ms,
+            waits={str(index): ms for index, ms in sorted(order.waits.items())},
         )
 
     def reached_ms(self, plan: Plan) -> int | None:
