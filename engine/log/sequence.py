@@ -20,6 +20,8 @@ from engine.frames.places import place_order
 CAUSES = (HEAD, POS, RANK)
 """Columns of a task's rows that say where they stand (``Emission.causes``)."""
 
+CAUSES_SCHEMA = {HEAD: pl.Int64(), POS: pl.Int64(), RANK: pl.Binary()}
+
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
@@ -47,7 +49,7 @@ def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, newest_head
     floor = BEFORE_ALL_TIME if reached_ms is None else reached_ms
     after = floor if newest_head is None else max(floor, newest_head)
     sizes = [frame.height for frame in causes]
-    rows = pl.concat(causes) if causes else pl.DataFrame(schema={HEAD: pl.Int64, POS: pl.Int64, RANK: pl.Binary})
+    rows = pl.concat(causes) if causes else pl.DataFrame(schema=CAUSES_SCHEMA)
     order = place_order(rows) if len(causes) > 1 else np.arange(rows.height)
     heads = np.maximum(rows.get_column(HEAD).to_numpy()[order], floor)
     # Rows that the wall clock causes behind the records are at the end of the batch's input.

@@ -15,6 +15,7 @@ from engine.expressions.pseudo_columns import EVENT_TIME
 from engine.frames.clocks import BEFORE_ALL_TIME, I64
 from engine.frames.compact_json import compact
 from engine.frames.frames import OFFSET, OP, TS, with_series
+from engine.log.marks import Marks
 from engine.operators.tasks.order import LaneReading, Rises, rises
 from engine.plan.model import Input
 from engine.sources.chunks import NO_TS
@@ -56,6 +57,7 @@ class LaneTimes:
         self._head = _Rising()
         self._head.add(np.array([start]), np.array([NO_TS if head in (None, BEFORE_ALL_TIME) else head]))
         self._times: dict[int, _Rising] = {}
+        self._marks: Marks | None = None
 
     @property
     def head(self) -> int | None:
@@ -74,11 +76,29 @@ class LaneTimes:
             offsets, times = offsets[~is_out], times[~is_out]
         self._times.setdefault(source_input.index, _Rising()).add(offsets, times)
 
+    def add_marks(self, marks: Marks, inputs: Sequence[Input]) -> None:
+        """Add the marks of a derived relation, which alone move its time for the inputs that read it (P14)."""
+        self._marks = marks
+        self._times = {each.index: _Rising() for each in inputs} if len(marks.numbers) else {}
+        for rising in self._times.values():
+            rising.add(marks.numbers + np.arange(len(marks.numbers)), marks.times)
+
     def reading(self, feed_name: str, partition: int, end: int) -> LaneReading:
         """Return what the split says, up to the offset where it ends."""
-        return LaneReading(
-            feed_name, partition, end, self._head.all(), {index: each.all() for index, each in self._times.items()}
+        times = {index: each.all() for index, each in self._times.items()}
+        if self._marks is None:
+            return LaneReading(feed_name, partition, end, self._head.all(), times)
+        marks = self._marks
+        offsets, heads = self._head.all()
+        slots = np.append(
+            offsets + np.searchsorted(marks.numbers, offsets, "right"), marks.numbers + np.arange(len(marks.numbers))
         )
+        together = np.append(heads, marks.heads)
+        order = np.lexsort((together, slots))
+        return LaneReading(
+            feed_name, partition, end + len(marks.numbers), rises(slots[order], together[order]), times, marks.numbers,
+            dict.fromkeys(times, marks.wait_ms) if marks.wait_ms else {},
+        )  # fmt: skip
 
 
 def _moves_nothing(source_input: Input, accepted: pl.DataFrame) -> np.ndarray | None:
@@ -105,11 +125,12 @@ def _computed(text: str, source_input: Input, accepted: pl.DataFrame) -> pl.Seri
 
 def encode_reading(reading: LaneReading) -> bytes:
     """Write a reading as bytes: a line of JSON, and the offsets and times as differences."""
-    parts = [*reading.heads, *(array for index in sorted(reading.times) for array in reading.times[index])]
+    parts = [reading.marks, *reading.heads, *(array for index in sorted(reading.times) for array in reading.times[index])]
     payload = b"".join(np.diff(part, prepend=0).tobytes() for part in parts)
     sizes, inputs, size = [len(part) for part in parts], sorted(reading.times), len(payload)
     is_compressed = size >= COMPRESSED_BYTES
-    head = {"end": reading.end, "sizes": sizes, "inputs": inputs, "bytes": size, "is_compressed": is_compressed}
+    waits = [reading.waits.get(index, 0) for index in inputs]
+    head = {"end": reading.end, "sizes": sizes, "inputs": inputs, "waits": waits, "bytes": size, "is_compressed": is_compressed}
     return compact(head).encode() + b"\n" + (pa.compress(payload, codec="zstd", asbytes=True) if is_compressed else payload)
 
 
@@ -121,5 +142,8 @@ def decode_reading(feed_name: str, partition: int, blob: bytes) -> LaneReading:
         payload = pa.decompress(payload, head["bytes"], codec="zstd", asbytes=True)
     numbers = np.frombuffer(payload, np.int64)
     parts = [np.cumsum(part) for part in np.split(numbers, np.cumsum(head["sizes"])[:-1])]
-    pairs: Sequence[Rises] = list(zip(parts[::2], parts[1::2], strict=True))
-    return LaneReading(feed_name, partition, head["end"], pairs[0], dict(zip(head["inputs"], pairs[1:], strict=True)))
+    marks, *others = parts
+    pairs: Sequence[Rises] = list(zip(others[::2], others[1::2], strict=True))
+    waits = {index: ms for index, ms in zip(head["inputs"], head["waits"], strict=True) if ms}
+    times = dict(zip(head["inputs"], pairs[1:], strict=True))
+    return LaneReading(feed_name, partition, head["end"], pairs[0], times, marks, waits)

@@ -10,6 +10,7 @@ import polars as pl
 
 from engine.frames.clocks import BEFORE_ALL_TIME, I64
 from engine.frames.frames import OFFSET, TS
+from engine.log.marks import Marks
 from engine.log.sequence import Numbered
 from engine.log.sequences import LANE_PARTITION
 from engine.log.storage import route
@@ -31,6 +32,7 @@ class MemoryFeed:
         self._times: list[list[I64]] = [[] for _ in range(partitions)]
         self._ends = [0] * partitions
         self.reached_ms: int | None = None
+        self._marks: list[Marks] = []
 
     @property
     def ends(self) -> dict[int, int]:
@@ -56,9 +58,10 @@ class MemoryFeed:
             times[behind.get_column(OFFSET).to_numpy() - end] = behind.get_column(TS).to_numpy()
             self._note(partition, times)
 
-    def append_rows(self, relation: str, tasks: Sequence[pl.DataFrame], numbers: Numbered) -> None:
-        """Append what the tasks of a query emitted, in the order of the numbers."""
+    def append_rows(self, relation: str, tasks: Sequence[pl.DataFrame], numbers: Numbered, marks: Marks) -> None:
+        """Append what the tasks of a query emitted, in the order of the numbers, and the marks between its rows."""
         self.reached_ms = numbers.reached_ms
+        self._marks.append(marks)
         if not tasks:
             return
         rows = pl.concat(tasks)
@@ -94,6 +97,15 @@ class MemoryFeed:
         if not found or not found[0].height:
             return
         yield found[0]
+
+    def marks(self, start: int, end: int) -> Marks:
+        """Return the marks before the records ``[start, end]``."""
+        names = ("numbers", "heads", "times")
+        numbers, heads, times = (
+            np.concatenate([np.empty(0, np.int64), *(getattr(each, name) for each in self._marks)]) for name in names
+        )
+        own = (numbers >= start) & (numbers <= end)
+        return Marks(numbers[own], heads[own], times[own], max((each.wait_ms for each in self._marks), default=0))
 
     def newest(self, partition: int, start: int, end: int) -> int | None:
         """Return the greatest event time in ``[start, end)``."""

@@ -20,7 +20,8 @@ from app.testing.machines.memory_feed import MemoryFeed
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
 from engine.frames.frames import OFFSET, Counters, empty_late, merge_counters
-from engine.log.sequence import numbered
+from engine.log.marks import marks_of
+from engine.log.sequence import CAUSES_SCHEMA, numbered
 from engine.operators.tasks.order import Slice
 from engine.operators.tasks.pipeline import Pipeline, Step
 from engine.operators.tasks.progress import PartitionProgress
@@ -169,11 +170,14 @@ class _Query:
             if name != item.feed.name:
                 continue
             start = self.position[name][str(partition)]
-            if item == next(each for each in self.plan.inputs if each.feed.name == name):
+            inputs = [each for each in self.plan.inputs if each.feed.name == name]
+            if item == inputs[0]:
                 lanes[name, partition].add_times(*self._feeds[name].heads(partition, start, end))
+                if item.feed.is_derived:
+                    lanes[name, partition].add_marks(self._feeds[name].marks(start, end), inputs)
             for frame in self._feeds[name].read(item.source_name, partition, start, end):
                 accepted = frame if item.part_of is None else _of_part(frame, item, now_ms)
-                if accepted.height:
+                if accepted.height and not item.feed.is_derived:
                     lanes[name, partition].add_records(item, accepted)
                 records = for_input(accepted, item)
                 if records.height:
@@ -209,7 +213,9 @@ class _Query:
         """Append what came out to the result's feed."""
         feed = self._feeds[derived_entry(self.plan).feed.name]
         numbers = numbered(step.causes, feed.reached_ms, step.newest_head)
-        feed.append_rows(self.plan.output.name, step.changes, numbers)
+        causes = pl.concat(step.causes) if step.causes else pl.DataFrame(schema=CAUSES_SCHEMA)
+        marks = marks_of(causes, step.clock_behind, step.order.heads, feed.ends[0], feed.reached_ms, step.newest_head)
+        feed.append_rows(self.plan.output.name, step.changes, numbers, marks)
         if not step.changes:
             return None
         order = np.argsort(np.concatenate(numbers.sequences), kind="stable")

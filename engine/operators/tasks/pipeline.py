@@ -13,15 +13,16 @@ import numpy as np
 import polars as pl
 
 from engine.errors import EngineError
-from engine.frames.clocks import BEFORE_ALL_TIME
+from engine.frames.clocks import BEFORE_ALL_TIME, Clock
 from engine.frames.frames import KEY_HASH, Counters, empty_late, merge_counters
 from engine.operators.operators import Emission
 from engine.operators.tasks.lateness import Counted, summed
-from engine.operators.tasks.order import UPSTREAM, LaneReading, Slice, lane_readings
+from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Slice, lane_readings
 from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.query_times import QueryTimes
 from engine.operators.tasks.task import build_task
 from engine.plan.model import Plan
+from engine.plan.times import clocks_before
 from engine.state.segments.ports import SegmentStore
 
 
@@ -40,6 +41,8 @@ class Step:
         lateness: gauge → histogram, over all tasks.
         clocks: operator → the time before it; ``<operator>.table`` → that of the table beside it. Absent before the first record.
         newest_head: how far the merge of the inputs has come with the batch; None where it brought no records.
+        order: of the batch.
+        clock_behind: the time behind the last operator.
     """
 
     def __init__(self) -> None:
@@ -54,6 +57,8 @@ class Step:
         self.lateness: dict[str, Counted] = {}
         self.clocks: dict[str, int] = {}
         self.newest_head: int | None = None
+        self.order: BatchOrder
+        self.clock_behind: Clock
 
     def add(self, emission: Emission) -> None:
         """Take over what a task made, but for its changes: the last stage's alone are the query's."""
@@ -120,7 +125,8 @@ class Pipeline:
         step.clocks = {
             name: clock.end for (_, name), clock in order.operator_clocks(self._plan).items() if clock.end != BEFORE_ALL_TIME
         }
-        step.newest_head = order.newest_head
+        step.newest_head, step.order = order.newest_head, order
+        step.clock_behind = clocks_before(self._plan.stages[-1], self._plan, order.clocks)[-1]
         emitted: list[Emission] = []
         for stage in self._plan.stages:
             own = {item.index for item in self._plan.inputs if item.stage == stage.index}
