@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import polars as pl
 import psycopg
 
@@ -28,14 +29,16 @@ from engine.commit.written import COMMIT_CHANNEL as COMMIT_CHANNEL
 from engine.commit.written import SharedRows
 from engine.errors import CommitRefused, EpochFenced, InvariantBroken, ResultLocked, ResultUnwritable, SinkUnavailable
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
-from engine.frames.frames import HEAD, POS, RANK, constant, frame_of, only, without
-from engine.log.sequence import CAUSES, numbered
+from engine.frames.frames import HEAD, POS, RANK, TS, constant, frame_of, only, without
+from engine.log.marks import NO_MARKS, Marks, marks_of, row_marks
+from engine.log.sequence import CAUSES, CAUSES_SCHEMA, Numbered, numbered
 from engine.log.sequences import Advance, SequencedFeed, add_partitions, blocks_of, open_sequences
 from engine.operators.tasks.order import BatchOrder
 from engine.operators.tasks.query_times import QueryTimes
 from engine.plan.model import Plan
 from engine.plan.naming import ReportedNames
 from engine.plan.result_feeds import result_feed
+from engine.plan.times import clocks_before
 from engine.postgres.fence import sink_name
 from engine.postgres.postgres import DATABASE_AWAY
 from engine.postgres.sink_link import SinkLink
@@ -51,14 +54,22 @@ Cursor = psycopg.Cursor[Any]
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Emitted:
-    """The rows that a batch's tasks emitted, their counters, and the stream time before."""
+    """The rows that a batch's tasks emitted, and their counters.
+
+    Attributes:
+        stream_time_ms: as of the batch before.
+        order: of the batch.
+        told_ms: the time of the last mark in the result's log; None: there is none.
+    """
 
     changes: Sequence[pl.DataFrame]
     replayed: Sequence[pl.DataFrame]
     counters: dict[tuple[str, str], int]
     stream_time_ms: int | None
+    order: BatchOrder
+    told_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,14 +315,16 @@ class Sink:
         counters = counters_of(batch, self._plan)
         changes = self._changes(batch.changes)
         again = [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in self._changes(batch.replayed)]
-        emitted = _Emitted(changes, again, counters, before.stream_time(self._plan, self._names))
         readings = readings_of(batch, self._plan)
         times = QueryTimes.of_snapshot(before.detail.get("times")).at(batch.now_ms, batch.awake_ms)
         order = times.order(self._plan, readings)
-        rows = self._write_changes(cursor, batch, emitted, feed, written, order.newest_head)
+        stream_time_ms = before.stream_time(self._plan, self._names)
+        emitted = _Emitted(changes, again, counters, stream_time_ms, order, before.detail.get("told_ms"))
+        rows = self._write_changes(cursor, batch, emitted, feed, written)
         self._form.write_open(cursor, batch.opened, [*changes, *again])
         after = before.advanced(batch.progress, batch.stats, rows, self._names)
         times_behind = times.behind(self._plan, order, readings)
+        after.detail["told_ms"] = emitted.told_ms
         after.detail["times"], after.detail["clocks"] = times_behind.snapshot(), self._clocks(order)
         silence_ends_ms = times_behind.wakes_at_ms(self._plan, min(after.detail["dues"].values(), default=None))
         after.detail["wakes"] |= {} if silence_ends_ms is None else {SILENCE: silence_ends_ms}
@@ -358,33 +371,50 @@ class Sink:
         return [found.get(ordinal, empty) for ordinal in range(max(self._plan.tasks, *(each + 1 for each in found)))]
 
     def _write_changes(
-        self,
-        cursor: Cursor,
-        batch: GroupedPackets,
-        emitted: _Emitted,
-        feed: SequencedFeed,
-        written: SharedRows,
-        newest_head: int | None,
+        self, cursor: Cursor, batch: GroupedPackets, emitted: _Emitted, feed: SequencedFeed, written: SharedRows
     ) -> int:
-        """Write rows, and append them to the result's log in the order of the merge of the inputs (P6)."""
-        output = self._plan.output
-        reached_ms, count = feed.reached_ms, 0
+        """Write rows, and append them to the result's log in the order of the merge of the inputs (P6), with the marks of time (P14)."""
+        output, reached_ms, count = self._plan.output, feed.reached_ms, 0
         kept: list[pl.DataFrame] = []
         for frames in (emitted.changes, emitted.replayed) if emitted.replayed else (emitted.changes,):
             named = self._named(frames, emitted.counters)
-            numbers = numbered([_causes(frame) for frame in named], reached_ms, newest_head)
+            numbers = numbered([_causes(frame) for frame in named], reached_ms, emitted.order.newest_head)
+            marks = self._marks(named, numbers, emitted, feed) if frames is emitted.changes else NO_MARKS
             rows = [without(frame, *CAUSES) for frame in named]
             kept += [only(frame, RESULT_TIME, "_op", *output.columns.names) for frame in rows if frame.height]
             added = sum(frame.height for frame in rows)
-            if rows or numbers.reached_ms != feed.reached_ms:
+            if rows or numbers.reached_ms != feed.reached_ms or len(marks.times):
                 add_partitions(cursor.connection, feed, len(rows))
-                advance = Advance(feed.id, feed.next_sequence + added, numbers.reached_ms, self._query_id, len(rows))
+                advance = Advance(
+                    feed.id, feed.next_sequence + added, numbers.reached_ms, marks.last_ms, self._query_id, len(rows)
+                )
                 written.append(advance, blocks_of(feed, rows, numbers, batch.now_ms))
+                written.tell(feed.id, marks)
+                emitted.told_ms = emitted.told_ms if marks.last_ms is None else marks.last_ms
             feed = replace(feed, next_sequence=feed.next_sequence + added, partitions=max(feed.partitions, len(rows)))
             reached_ms, count = numbers.reached_ms, count + added
         if kept:
             self._form.write(cursor, kept, emitted.stream_time_ms)
         return count
+
+    def _marks(self, frames: Sequence[pl.DataFrame], numbers: Numbered, emitted: _Emitted, feed: SequencedFeed) -> Marks:
+        """Return the marks of a batch of a result, whose rows these are by task."""
+        order = emitted.order
+        if any(operator.retimes for operator in self._plan.stages[-1].operators):
+            parts = [
+                frame_of([frame.get_column(RESULT_TIME).alias(TS), pl.Series(HEAD, heads)])
+                for frame, heads in zip(frames, numbers.heads, strict=True)
+            ]
+            rows = (
+                pl.concat(parts)[np.argsort(np.concatenate(numbers.sequences))]
+                if parts
+                else pl.DataFrame(schema={TS: pl.Int64, HEAD: pl.Int64})
+            )
+            return row_marks(rows, feed.next_sequence, emitted.told_ms)
+        clock = clocks_before(self._plan.stages[-1], self._plan, order.clocks)[-1]
+        causes = pl.concat([_causes(frame) for frame in frames]) if frames else pl.DataFrame(schema=CAUSES_SCHEMA)
+        marks = marks_of(causes, clock, order.heads, feed.next_sequence, feed.reached_ms, order.newest_head)
+        return replace(marks, wait_ms=marks.wait_ms + max(order.waits.values(), default=0))
 
     def _named(self, frames: Sequence[pl.DataFrame], counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:
         """Leave out rows of a table without a key: they cannot be kept, found or deleted (T6)."""

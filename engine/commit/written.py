@@ -12,6 +12,7 @@ import psycopg
 from engine.commit.task_states import Place, TaskState
 from engine.errors import InvariantBroken
 from engine.frames.compact_json import compact
+from engine.log.marks import Marks, encode_marks
 from engine.log.sequences import Advance
 from engine.log.storage import Batch, append_batches
 
@@ -24,8 +25,10 @@ Cursor = psycopg.Cursor[Any]
 Json = dict[str, Any]
 
 _ADVANCE_SQL: Final = """
-UPDATE log.feed f SET next_sequence = g.next, reached_ms = g.reached, producer = g.producer, partitions = greatest(f.partitions, g.partitions)
-FROM unnest(%b::integer[], %b::bigint[], %b::bigint[], %b::uuid[], %b::integer[]) AS g (feed, next, reached, producer, partitions)
+UPDATE log.feed f SET next_sequence = g.next, reached_ms = g.reached, told_ms = greatest(f.told_ms, g.told),
+    producer = g.producer, partitions = greatest(f.partitions, g.partitions)
+FROM unnest(%b::integer[], %b::bigint[], %b::bigint[], %b::bigint[], %b::uuid[], %b::integer[])
+    AS g (feed, next, reached, told, producer, partitions)
 WHERE f.id = g.feed
 """
 _APPEND_SQL: Final = """
@@ -40,6 +43,10 @@ WITH given AS (
 INSERT INTO log.batch (feed_id, partition, base_offset, rows, min_ts, max_ts, payload, sequence, sequence_rows, head_ms)
 SELECT feed_id, partition, base, rows, min_ts, max_ts, payload, sequence, sequence_rows, head_ms FROM given JOIN head USING (feed_id, partition)
 RETURNING 1
+"""
+_MARKS_SQL: Final = """
+INSERT INTO log.mark (feed_id, time_ms, first, last, wait_ms, payload)
+SELECT * FROM unnest(%b::integer[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[])
 """
 _COUNT_SQL: Final = """
 INSERT INTO log.counter AS c (owner, input, reason, count) SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::bigint[])
@@ -66,6 +73,7 @@ class SharedRows:
 
     _advances: dict[int, Advance] = field(default_factory=dict)
     _batches: dict[int, list[tuple[int, Batch]]] = field(default_factory=dict)
+    _marks: list[tuple[int, int, int, int, int, bytes]] = field(default_factory=list)
     _counts: list[tuple[UUID, str, str, int]] = field(default_factory=list)
     _commits: list[tuple[UUID, int, str, int | None, str, str | None]] = field(default_factory=list)
     _states: list[tuple[UUID, int, int, str, str]] = field(default_factory=list)
@@ -75,6 +83,12 @@ class SharedRows:
         before = self._advances.get(advance.feed, advance)
         self._advances[advance.feed] = advance._replace(partitions=max(before.partitions, advance.partitions))
         self._batches.setdefault(advance.feed, []).extend(batches)
+
+    def tell(self, feed: int, marks: Marks) -> None:
+        """Write the marks of a batch of a feed, if there are any."""
+        if len(marks.numbers):
+            first, last = int(marks.numbers[0]), int(marks.numbers[-1])
+            self._marks.append((feed, int(marks.times[-1]), first, last, marks.wait_ms, encode_marks(marks)))
 
     def count(self, owner: UUID, name: str, reason: str, count: int) -> None:
         """Add to a counter; called once for each."""
@@ -103,6 +117,7 @@ class SharedRows:
                 light += [_row(feed_id, *each) for each in batches]
             else:
                 append_batches(cursor.connection, feed_id, batches)
+        _put(cursor, _MARKS_SQL, self._marks)
         _put(cursor, _COUNT_SQL, sorted(self._counts))
         _put(cursor, _STATES_SQL, self._states)
         _put(cursor, _COMMIT_SQL, self._commits)

@@ -13,10 +13,17 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+from psycopg.rows import tuple_row
 
-from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Clock
-from engine.frames.frames import POS, RANK
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Clock, running_clock
+from engine.frames.frames import HEAD, POS, RANK, TS
 from engine.frames.places import is_further, place_order
+from engine.postgres.postgres import Connection
+
+_READ_SQL: Final = """
+SELECT wait_ms, payload FROM log.mark WHERE feed_id = %(feed)s AND last >= %(start)s AND first <= %(end)s ORDER BY time_ms
+"""
 
 TOLD_EVERY_MS: Final = 1_000
 """Without rows a mark tells the time that often: what a reader emits in silence may come so much later in event time."""
@@ -37,6 +44,14 @@ class Marks:
     heads: I64
     times: I64
     wait_ms: int = 0
+
+    @property
+    def last_ms(self) -> int | None:
+        """The time that the last one tells; None where there is none."""
+        return int(self.times[-1]) if len(self.times) else None
+
+
+NO_MARKS: Final = Marks(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def marks_of(
@@ -76,6 +91,58 @@ def marks_of(
     return Marks(
         next_number + numbers[is_told], np.maximum.accumulate(heads), times[is_told], sum(wait.ms for wait in clock.waits)
     )
+
+
+def row_marks(rows: pl.DataFrame, next_number: int, told_ms: int | None) -> Marks:
+    """Return the marks of rows that have event times of their own: each row moves time, as a source's record does.
+
+    Args:
+        rows: ``_ts``, and how far the merge had come with each (``_head``), in the order of their numbers.
+        next_number: of the first.
+        told_ms: the time before; None: there is none.
+    """
+    before, after = running_clock(told_ms, rows.get_column(TS).to_numpy())
+    risen = np.flatnonzero(after > before)
+    return Marks(next_number + risen + 1, rows.get_column(HEAD).to_numpy()[risen], after[risen])
+
+
+def encode_marks(marks: Marks) -> bytes:
+    """Write numbers, heads and times as differences, compressed."""
+    payload = b"".join(np.diff(part, prepend=0).tobytes() for part in (marks.numbers, marks.heads, marks.times))
+    written: bytes = pa.compress(payload, codec="zstd", asbytes=True)
+    return len(payload).to_bytes(8, "big") + written
+
+
+def decode_marks(payload: bytes, wait_ms: int) -> Marks:
+    """Read what ``encode_marks`` wrote."""
+    numbers = np.frombuffer(pa.decompress(payload[8:], int.from_bytes(payload[:8], "big"), codec="zstd", asbytes=True), np.int64)
+    rows, heads, times = (np.cumsum(part) for part in np.split(numbers, 3))
+    return Marks(rows, heads, times, wait_ms)
+
+
+def read_marks(connection: Connection, feed_id: int, start: int, end: int, until_head: int | None) -> Marks:
+    """Return the marks before the rows ``[start, end)``, and of those before the row ``end`` the ones that are read with them.
+
+    A mark that was read before changes nothing when it is read again.
+
+    Args:
+        connection: to the database.
+        feed_id: the feed.
+        start: number of the first row.
+        end: number behind the last row.
+        until_head: marks before the row ``end`` count where the merge had not come so far; None: all do.
+    """
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        rows = cursor.execute(_READ_SQL, {"feed": feed_id, "start": start, "end": end}).fetchall()
+    parts = [decode_marks(payload, wait_ms) for wait_ms, payload in rows]
+    nothing = np.empty(0, np.int64)
+    numbers, heads, times = (
+        np.concatenate([nothing, *(getattr(part, name) for part in parts)]) for name in ("numbers", "heads", "times")
+    )
+    own = (numbers >= start) & (numbers <= end)
+    if until_head is not None:
+        own &= (numbers < end) | (heads < until_head)
+    return Marks(numbers[own], heads[own], times[own], max((part.wait_ms for part in parts), default=0))
 
 
 def _rises(clock: Clock, places: I64) -> I64:

@@ -78,6 +78,10 @@ WHERE id = %(feed)s
 RETURNING start_sequence
 """
 _TRIM_DELETE_SQL = "DELETE FROM log.batch WHERE feed_id = %s AND sequence < %s"
+_TRIM_MARKS_SQL = """
+DELETE FROM log.mark WHERE feed_id = %(feed)s AND last < %(start)s
+    AND time_ms < (SELECT max(time_ms) FROM log.mark WHERE feed_id = %(feed)s AND last < %(start)s)
+"""
 _TRIM_HEADS_SQL = """
 UPDATE log.head h SET start_offset = coalesce((
     SELECT min(b.base_offset) FROM log.batch b WHERE b.feed_id = h.feed_id AND b.partition = h.partition
@@ -107,6 +111,7 @@ class Advance(NamedTuple):
         feed: its id.
         next_sequence: number of the next row.
         reached_ms: see ``SequencedFeed``.
+        told_ms: the time of the batch's last mark (``engine.log.marks``); None: it has none.
         producer: the query that writes the feed.
         partitions: the least number that it has.
     """
@@ -114,6 +119,7 @@ class Advance(NamedTuple):
     feed: int
     next_sequence: int
     reached_ms: int | None
+    told_ms: int | None
     producer: UUID | None
     partitions: int
 
@@ -287,6 +293,7 @@ def trim_sequence(connection: Connection, feed_id: int, retention_ms: int, keep_
         cursor.execute("SELECT 1 FROM log.feed WHERE id = %s FOR NO KEY UPDATE", (feed_id,))
         row = cursor.execute(_TRIM_SQL, params).fetchone()
         removed = 0 if row is None else cursor.execute(_TRIM_DELETE_SQL, (feed_id, row[0])).rowcount
-        if removed:
+        if removed and row is not None:
             cursor.execute(_TRIM_HEADS_SQL, (feed_id,))
+            cursor.execute(_TRIM_MARKS_SQL, {"feed": feed_id, "start": row[0]})
     return removed

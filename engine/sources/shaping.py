@@ -21,6 +21,7 @@ from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import Counters, frame_of, with_series
 from engine.frames.hashing import key_hash
 from engine.frames.position_columns import position_columns
+from engine.log.marks import Marks
 from engine.plan.model import Feed, Input, RelationSchema
 from engine.records.canonical import OP_UPSERT, SourceKind, canonicalise, stop_on_rejects
 from engine.sources.feeds import ReadRequest, Split
@@ -84,8 +85,18 @@ class _SplitTotals:
         self.max_ts = newest if self.max_ts is None else max(self.max_ts, newest)
 
 
-def shape(pieces: Iterable[Piece], split: Split, feed: Feed, request: ReadRequest, source: SourceKind) -> Iterator[Packet]:
+def shape(
+    pieces: Iterable[Piece], split: Split, feed: Feed, request: ReadRequest, source: SourceKind, marks: Marks | None = None
+) -> Iterator[Packet]:
     """Yield the packets of one split, those of its times and its ``progress`` last.
+
+    Args:
+        pieces: its records.
+        split: the split.
+        feed: its feed.
+        request: what becomes of the records.
+        source: how they came.
+        marks: of a derived feed, which alone move its time (P14); None: records do.
 
     Raises:
         DataInvalid: a bad record in a relation with ``on_bad_record: stop``.
@@ -95,6 +106,8 @@ def shape(pieces: Iterable[Piece], split: Split, feed: Feed, request: ReadReques
     for piece in pieces:
         seen.rows += piece.rows
         yield from _shape_piece(piece, readings, split, request, source, seen)
+    if marks is not None:
+        seen.times.add_marks(marks, request.inputs)
     times = encode_reading(seen.times.reading(feed.name, split.partition, split.end))
     first = request.inputs[0].index
     for task in range(request.tasks):

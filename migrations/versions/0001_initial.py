@@ -266,7 +266,8 @@ FEEDS = """
 CREATE SCHEMA log;
 COMMENT ON SCHEMA log IS 'Slackwater: feeds as Arrow record batches, and what queries commit beside their results';
 
--- start_sequence, next_sequence, reached_ms, producer: of derived feeds, whose rows are numbered across their partitions.
+-- start_sequence, next_sequence, reached_ms, told_ms, producer: of derived feeds, whose rows are numbered across their partitions.
+-- told_ms: the time of the last mark.
 -- rewound: another one after each rewind.
 -- outside_id: of a topic; one that was deleted and made again has the same name and another id.
 CREATE TABLE log.feed (
@@ -277,6 +278,7 @@ CREATE TABLE log.feed (
     start_sequence bigint,
     next_sequence bigint,
     reached_ms bigint,
+    told_ms bigint,
     producer uuid,
     rewound uuid,
     outside_id text
@@ -312,6 +314,21 @@ CREATE TABLE log.batch (
 -- Payloads are read whole and once: compressing them costs more than it saves, and sizes are known without reading them.
 ALTER TABLE log.batch ALTER COLUMN payload SET STORAGE EXTERNAL;
 CREATE INDEX batch_sequence ON log.batch (feed_id, sequence) WHERE sequence IS NOT NULL;
+
+-- The marks of a derived feed (P14), one row for a commit: those between the numbers first and last, of which the last tells time_ms.
+-- wait_ms: how far behind the time of the sources this time is at most. cut: of the rows before.
+CREATE TABLE log.mark (
+    feed_id integer NOT NULL REFERENCES log.feed ON DELETE CASCADE,
+    time_ms bigint NOT NULL,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    wait_ms bigint NOT NULL,
+    cut bigint,
+    payload bytea NOT NULL,
+    appended_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (feed_id, time_ms)
+);
+CREATE INDEX mark_last ON log.mark (feed_id, last);
 
 CREATE TABLE log.append_key (
     feed_id integer NOT NULL REFERENCES log.feed ON DELETE CASCADE,
@@ -495,7 +512,7 @@ REPLACED_OFTEN = {
 }  # fmt: skip
 # Rows come and go: these tables are vacuumed once a share of them has gone that is worth the walk.
 COMING_AND_GOING = (
-    "log.batch", "log.late_record", "log.reject", "log.append_key", "slackwater.query_event", "slackwater.idempotency",
+    "log.batch", "log.mark", "log.late_record", "log.reject", "log.append_key", "slackwater.query_event", "slackwater.idempotency",
 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ Connection = psycopg.Connection[Any]
 
 _FEED_SQL: Final = """
 UPDATE log.feed t SET partitions = greatest(t.partitions, s.partitions), start_sequence = s.start_sequence,
-    next_sequence = s.next_sequence, reached_ms = s.reached_ms
+    next_sequence = s.next_sequence, reached_ms = s.reached_ms, told_ms = s.told_ms
 FROM log.feed s WHERE s.name = %s AND t.name = %s RETURNING s.id, t.id
 """
 _HEADS_SQL: Final = """
@@ -38,6 +38,10 @@ _BATCHES_SQL: Final = """
 INSERT INTO log.batch (feed_id, partition, base_offset, rows, min_ts, max_ts, payload, appended_at, marks, sequence, sequence_rows, head_ms)
 SELECT %(target)s, partition, base_offset, rows, min_ts, max_ts, payload, appended_at, marks, sequence, sequence_rows, head_ms
 FROM log.batch WHERE feed_id = %(source)s
+"""
+_MARKS_SQL: Final = """
+INSERT INTO log.mark (feed_id, time_ms, first, last, wait_ms, cut, payload, appended_at)
+SELECT %(target)s, time_ms, first, last, wait_ms, cut, payload, appended_at FROM log.mark WHERE feed_id = %(source)s
 """
 # In positions, the feed of replays has the query's id as its name.
 _COMMIT_SQL: Final = f"""
@@ -123,3 +127,4 @@ def _copy_feed(connection: Connection, source: str, target: str) -> None:
             ids = {"source": row[0], "target": row[1]}
             cursor.execute(_HEADS_SQL, ids)
             cursor.execute(_BATCHES_SQL, ids)
+            cursor.execute(_MARKS_SQL, ids)

@@ -24,6 +24,7 @@ class Operator:
     Attributes:
         keeps_offset: each row that it makes is made of one row of the running relation, and keeps its offset.
         keeps_hash: its rows keep the hash with which they came.
+        retimes: its rows have event times of their own, and so the result has a time of its own (T1c).
         passes_records: its rows are rows of the running relation as they came, or not at all.
         takes_replays: late records that it has refused can be given to it again.
         part: the part of the definition that its settings are in.
@@ -32,6 +33,7 @@ class Operator:
 
     keeps_offset: ClassVar[bool] = False
     keeps_hash: ClassVar[bool] = False
+    retimes: ClassVar[bool] = False
     passes_records: ClassVar[bool] = False
     takes_replays: ClassVar[bool] = False
     part: ClassVar[Literal["joins", "window", "suppress"] | None] = None

@@ -55,6 +55,7 @@ class Retiming(Operator):
 
     keeps_offset = True
     keeps_hash = True
+    retimes = True
 
     column: str
     form: str | None = None

@@ -13,6 +13,7 @@ from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.frames.frames import HEAD
 from engine.log import storage as log
+from engine.log.marks import read_marks
 from engine.log.sequences import BLOCKS_SQL, LANE_PARTITION, read_sequence
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.incarnation import cut_off
@@ -34,6 +35,17 @@ WHERE feed_id = %(feed_id)s AND sequence < %(end)s AND sequence > %(start)s - se
 _FIRST_AT_SQL = f"{_MEETING_SQL} AND head_ms >= %(bound)s ORDER BY sequence LIMIT 1"
 _SPLITS_SQL = f"{_MEETING_SQL} ORDER BY sequence"
 _BEFORE_SQL = "SELECT head_ms FROM log.batch WHERE feed_id = %s AND sequence < %s ORDER BY sequence DESC LIMIT 1"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceSplit(Split):
+    """Rows of a derived feed.
+
+    Attributes:
+        until_head: marks right before ``end`` are read where the merge had not come so far with them; None: all are.
+    """
+
+    until_head: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +142,9 @@ class SequenceReader(UsualAnswers):
         with shared_connection(self.dsn) as connection:
             feed_id, _, _ = self._find(connection)
             frames = read_sequence(connection, feed_id, split.start, split.end)
-            yield from shape(map(_piece, _gathered(frames)), split, self.feed, request, LOGGED)
+            until_head = split.until_head if isinstance(split, SequenceSplit) else None
+            marks = read_marks(connection, feed_id, split.start, split.end, until_head)
+            yield from shape(map(_piece, _gathered(frames)), split, self.feed, request, LOGGED, marks)
             # The start moves in the transaction that removes rows, so a check after reading finds every gap.
             _, first, end = self._find(connection)
             self._check_start(first, split.start)
