@@ -120,8 +120,22 @@ class FeedReader(Protocol):
         """
         ...
 
+    def told_ms(self) -> int | None:
+        """Return the time of a derived feed's last mark (P14); None: it has none, or records tell the feed's time."""
+        ...
+
+    def with_marks(self, splits: Sequence[Split], end: int, until_head: int | None) -> Sequence[Split]:
+        """Return the splits of a batch so that the marks right before its end are read too, also where it has no rows.
+
+        Args:
+            splits: of a partition.
+            end: where the batch ends.
+            until_head: marks right before ``end`` are read where the merge had not come so far with them; None: all are.
+        """
+        ...
+
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
-        """Yield ``data``, ``reject`` and ``stats`` packets, then one ``progress`` packet."""
+        """Yield ``data``, ``reject`` and ``stats`` packets, then those of ``times`` and one ``progress`` packet."""
         ...
 
     @property
@@ -197,6 +211,14 @@ class UsualAnswers:
     def chunks_of(self, unread: Unread, partition: int, start: int, limit: Limit) -> list[Chunk] | None:  # noqa: ARG002 - the port's
         """See ``FeedReader``."""
         return None
+
+    def told_ms(self) -> int | None:
+        """See ``FeedReader``: records tell the feed's time."""
+        return None
+
+    def with_marks(self, splits: Sequence[Split], end: int, until_head: int | None) -> Sequence[Split]:  # noqa: ARG002 - the port's
+        """See ``FeedReader``: there are no marks."""
+        return splits
 
     def receded(self, partition: int, position: int, end: int, *, is_committed: bool) -> EngineError:
         """See ``FeedReader``: the ends of the database's own feeds recede only if the database was restored."""

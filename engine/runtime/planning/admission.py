@@ -50,12 +50,14 @@ class Admitted:
     Attributes:
         ends: (feed, partition) → offset to read up to; partitions that do not advance are absent.
         heads: the head at the end of each partition that was cut inside one event time (``cut_inside_time``).
+        cut_ms: everything is admitted whose head is before this event time; None: everything that was seen.
         unknown: a partition with more records of the last head than its backlog shows; the rest of the group waits for it (P8).
     """
 
     ends: dict[FeedPartition, int] = field(default_factory=dict)
     heads: dict[FeedPartition, int] = field(default_factory=dict)
     unknown: FeedPartition | None = None
+    cut_ms: int | None = None
 
 
 FirstAt = Callable[[Backlog, int, int, int], int]
@@ -81,8 +83,8 @@ def admit(backlogs: Sequence[Backlog], limit: BatchLimit, first_at: FirstAt | No
     if _rows(lanes, ends) > TOO_MANY * limit.max_rows and all(lane.counts_records for lane in lanes):
         return _fewer(lanes, limit, cut, first_at)
     if ends or not lanes:
-        return Admitted(ends)
-    return Admitted() if cut is None or cut == horizon_ms else _inside(lanes, limit, cut, first_at)
+        return Admitted(ends, cut_ms=cut)
+    return Admitted(cut_ms=cut) if cut is None or cut == horizon_ms else _inside(lanes, limit, cut, first_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ def _fewer(lanes: Sequence[_Lane], limit: BatchLimit, cut: int | None, first_at:
             high = middle
         else:
             low, ends = middle, found
-    return Admitted(ends) if ends else _inside(lanes, limit, low, first_at)
+    return Admitted(ends, cut_ms=low) if ends else _inside(lanes, limit, low, first_at)
 
 
 def _inside(lanes: Sequence[_Lane], limit: BatchLimit, cut: int, first_at: FirstAt) -> Admitted:
@@ -200,10 +202,11 @@ def _inside(lanes: Sequence[_Lane], limit: BatchLimit, cut: int, first_at: First
         ends[lane.name] = min(end, fitting)
         is_all_known = end < lane.backlog.chunks[-1].end_offset or lane.backlog.is_whole
         if fitting < end or not is_all_known:
-            return Admitted(ends, {} if cut == UNKNOWN_TS else {lane.name: cut}, lane.name if fitting >= end else None)
+            heads = {} if cut == UNKNOWN_TS else {lane.name: cut}
+            return Admitted(ends, heads, lane.name if fitting >= end else None, cut)
         rows = end - lane.backlog.start if lane.counts_records else sum(chunk.rows for chunk in chunks)
         size_bytes = sum(chunk.size_bytes for chunk in chunks)
         room = BatchLimit(room.max_rows - rows, room.max_bytes - size_bytes)
         if room.max_rows <= 0 or room.max_bytes <= 0:
-            break
-    return Admitted(ends)
+            return Admitted(ends, cut_ms=cut)
+    return Admitted(ends, cut_ms=cut + 1)

@@ -19,6 +19,7 @@ from engine.commit.removed_records import Gap, gaps_between, gaps_of_cursor
 from engine.commit.task_states import Cursor
 from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.log.backlogs import LogPlace, UnreadLook
+from engine.log.feed_ends import TOLD
 from engine.plan.model import Input
 from engine.postgres.postgres import shared_connection
 from engine.runtime.limits.batch_size import BatchLimit
@@ -68,6 +69,7 @@ class BatchPlanner:
         self._planned = 0
         self._awake_ms = 0
         self._behind: dict[str, Reached] = {}
+        self._told: dict[str, int] = {}
         self._sources: tuple[tuple[str, int], ...] = ()
 
     @classmethod
@@ -98,8 +100,8 @@ class BatchPlanner:
             own = ends.get(reader.feed.log_feed)
             if own is None and inputs:
                 return False
-            position = cursor["feeds"].get(reader.feed.name, {})
-            if any(position.get(partition, 0) != end for partition, end in (own or {}).items()):
+            read = {**cursor["feeds"].get(reader.feed.name, {}), TOLD: cursor.get("told", {}).get(reader.feed.name)}
+            if any(read.get(partition, 0) != end for partition, end in (own or {}).items()):
                 return False
         return True
 
@@ -122,7 +124,7 @@ class BatchPlanner:
             for reader, inputs in self._feeds
             if inputs
             for partition, end in ends.get(reader.feed.log_feed, {}).items()
-            if (position := cursor["feeds"].get(reader.feed.name, {}).get(partition, 0)) < end
+            if partition != TOLD and (position := cursor["feeds"].get(reader.feed.name, {}).get(partition, 0)) < end
         ]
 
     def next_cursor(self, start: Cursor, looked: UnreadLook | None = None) -> Cursor:
@@ -154,9 +156,11 @@ class BatchPlanner:
         if not gaps and all(
             start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
         ):
-            is_due = self._has_new_requests(start) or self._is_due(start, now_ms, reach)
+            is_told = admitted.cut_ms is None and self._told != start.get("told", {})
+            is_due = is_told or self._has_new_requests(start) or self._is_due(start, now_ms, reach)
             fields = reach, gaps_of_cursor(start, start["feeds"], [])
-            return self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *fields) if is_due else start
+            found = self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *fields)
+            return self._with_marks(found, start, admitted) if is_due else start
         if horizon_ms is None:
             self._unread.ask_for_next(backlogs, admitted, self._ahead(self._planned + 1), is_merged=is_merged)
         # With a horizon, the records left wait for another feed; without one, the batch's bound has left them.
@@ -170,7 +174,14 @@ class BatchPlanner:
         found = self._cursor(
             feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach, gaps_of_cursor(start, feeds, gaps)
         )
+        found = self._with_marks(found, start, admitted)
         return {**found, "is_full": True} if is_full else found
+
+    def _with_marks(self, cursor: Cursor, start: Cursor, admitted: Admitted) -> Cursor:
+        """Return a cursor with how far the marks of derived feeds are read: ``told``, by feed, and ``cut``, where the batch is cut."""
+        if admitted.cut_ms is not None:
+            return {**cursor, "told": start.get("told", {}), "cut": admitted.cut_ms}
+        return {**cursor, "told": self._told} if self._told else cursor
 
     def _bound(self, planned: int) -> BatchLimit:
         """Return the bound of the batch with this number: the first ones are smaller, because workers wait while the first is planned."""
@@ -225,9 +236,11 @@ class BatchPlanner:
             before, heads = (start.get(part, {}).get(reader.feed.name, {}) for part in ("feeds", "heads"))
             for partition, last in end["feeds"].get(reader.feed.name, {}).items():
                 first = begins.get((reader.feed.name, partition), before.get(partition, 0))
-                if first < last:
-                    head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
-                    weighed += [(split.weight_bytes, index, split) for split in reader.splits(int(partition), first, last, head)]
+                head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
+                splits = reader.splits(int(partition), first, last, head) if first < last else []
+                if splits or end.get("told") != start.get("told"):
+                    splits = reader.with_marks(splits, last, end.get("cut"))
+                weighed += [(split.weight_bytes, index, split) for split in splits]
         held = self._hold_progress(end)
         groups = grouped(weighed, self._spec.cores) if self._spec.cores else [[(index, split) for _, index, split in weighed]]
         is_release = start.get("release", 0) != end.get("release", 0)
@@ -327,10 +340,13 @@ class BatchPlanner:
         """
         ends: dict[str, Mapping[int, int]] = {}
         self._behind = {}
+        self._told = {}
         if looked is not None:  # one moment for all feeds, so tables are not behind streams
+            own = {reader.feed.name: looked.ends.get(reader.feed.log_feed, {}).get(TOLD) for reader, _ in self._feeds}
+            self._told = {name: told_ms for name, told_ms in own.items() if told_ms is not None}
             names = {reader.feed.name: reader.feed.log_feed for reader, _ in self._feeds}
             return {
-                name: {int(partition): end for partition, end in looked.ends.get(feed, {}).items()}
+                name: {int(partition): end for partition, end in looked.ends.get(feed, {}).items() if partition != TOLD}
                 for name, feed in names.items()
             }
         for of_tables in (False, True):
@@ -340,6 +356,8 @@ class BatchPlanner:
             if derived and (len(self._feeds) > 1 or self._spec.clock is not None):
                 found = self._upstream([reader.feed.log_feed for reader in derived])
                 self._behind |= {each.feed.name: found[each.feed.log_feed] for each in derived if each.feed.log_feed in found}
+            # Marks are asked for before rows: those that come meanwhile tell of rows that are read later.
+            self._told |= {reader.feed.name: told_ms for reader in derived if (told_ms := reader.told_ms()) is not None}
             ends |= {reader.feed.name: reader.ends() for reader in derived}
         return ends
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.frames.frames import HEAD
 from engine.log import storage as log
+from engine.log.feed_ends import TOLD, feed_ends
 from engine.log.marks import read_marks
 from engine.log.sequences import BLOCKS_SQL, LANE_PARTITION, read_sequence
 from engine.plan.model import Feed, RelationSchema
@@ -42,10 +43,11 @@ class SequenceSplit(Split):
     """Rows of a derived feed.
 
     Attributes:
-        until_head: marks right before ``end`` are read where the merge had not come so far with them; None: all are.
+        until_head: marks right before ``end`` are read where the merge had not come so far with them; None: all are. Of all splits of a
+            batch but the last one none is.
     """
 
-    until_head: int | None = None
+    until_head: int | None = BEFORE_ALL_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +135,20 @@ class SequenceReader(UsualAnswers):
         for sequence, rows, _ in found:
             stop = min(sequence + rows, end)
             if stop - first >= SPLIT_ROWS:
-                splits.append(Split(LANE_PARTITION, first, stop, head))
+                splits.append(SequenceSplit(LANE_PARTITION, first, stop, head))
                 first = stop
-        return splits if first == end else [*splits, Split(LANE_PARTITION, first, end, head)]
+        return splits if first == end else [*splits, SequenceSplit(LANE_PARTITION, first, end, head)]
+
+    def told_ms(self) -> int | None:
+        """See ``FeedReader``."""
+        with shared_connection(self.dsn) as connection:
+            return feed_ends(connection, [self.feed.log_feed]).get(self.feed.log_feed, {}).get(TOLD)
+
+    def with_marks(self, splits: Sequence[Split], end: int, until_head: int | None) -> Sequence[Split]:
+        """See ``FeedReader``."""
+        first = splits[-1].start if splits else end
+        head = splits[-1].head if splits else BEFORE_ALL_TIME
+        return [*splits[:-1], SequenceSplit(LANE_PARTITION, first, end, head, until_head)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         """See ``FeedReader``."""

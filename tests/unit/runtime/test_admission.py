@@ -94,19 +94,19 @@ def test_the_last_known_head_of_a_remainder_is_not_passed_even_by_its_own_record
 
 def test_of_one_time_with_an_unknown_remainder_what_is_known_is_taken_and_goes_on_with_its_head() -> None:
     known, remainder = stream([5, 6]), table([5, 5], [5], is_whole=False)
-    assert admitted(remainder, known) == Admitted({("t", 0): 3}, {("t", 0): 5}, ("t", 0))
-    assert admitted(known, remainder) == Admitted({("s", 0): 1, ("t", 0): 3}, {("t", 0): 5}, ("t", 0)), (
+    assert admitted(remainder, known) == Admitted({("t", 0): 3}, {("t", 0): 5}, ("t", 0), 5)
+    assert admitted(known, remainder) == Admitted({("s", 0): 1, ("t", 0): 3}, {("t", 0): 5}, ("t", 0), 5), (
         "the other one comes first in ties"
     )
 
 
 def test_records_of_one_time_are_cut_where_they_pass_the_bound_in_the_order_of_ties() -> None:
     one, two = stream([5, 5], [5, 1], name="one"), stream([5, 5], name="two")
-    assert admitted(one, two, limit=BatchLimit(3, 10**9)) == Admitted({("one", 0): 4, ("two", 0): 2}), "the rest of the time fits"
-    assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5}), "it is too long"
-    assert admitted(one, two, limit=BatchLimit(1, 10**9)) == Admitted({("one", 0): 1}, {("one", 0): 5}), "inside of a chunk"
+    assert admitted(one, two, limit=BatchLimit(3, 10**9)) == Admitted({("one", 0): 4, ("two", 0): 2}, cut_ms=6), "the rest of the time fits"
+    assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5}, cut_ms=5), "it is too long"
+    assert admitted(one, two, limit=BatchLimit(1, 10**9)) == Admitted({("one", 0): 1}, {("one", 0): 5}, cut_ms=5), "inside of a chunk"
     one, two = (stream([5, 5], [5, 1], name=name, is_whole=False) for name in ("one", "two"))
-    assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5})
+    assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5}, cut_ms=5)
 
 
 def test_a_partition_goes_on_with_its_head_before_those_behind_it_and_after_those_before_it() -> None:
@@ -179,26 +179,26 @@ def dates_nothing(backlog: Backlog, start: int, end: int, bound: int) -> int:
 def test_a_stream_without_event_times_waits_for_all_that_have_some() -> None:
     known = table([0], [1], [2])
     found = admit([known.backlog, undated("s", is_table=False)], BatchLimit(2, 10**9), dates_nothing)
-    assert found == Admitted({("t", 0): 2})
+    assert found.ends == {("t", 0): 2}
     found = admit([known.backlog, undated("s", is_table=False)], UNBOUNDED, dates_nothing)
-    assert found == Admitted({("t", 0): 3, ("s", 0): 14})
+    assert found.ends == {("t", 0): 3, ("s", 0): 14}
 
 
 def test_a_table_without_event_times_waits_for_nobody() -> None:
     found = admit([undated("t", is_table=True), stream([3], [4], [5]).backlog], BatchLimit(15, 10**9), dates_nothing)
-    assert found == Admitted({("t", 0): 14, ("s", 0): 1})
+    assert found.ends == {("t", 0): 14, ("s", 0): 1}
 
 
 def test_streams_without_event_times_are_taken_in_their_order_as_far_as_they_fit() -> None:
     both = [undated("a", is_table=False, is_whole=False), undated("b", is_table=False, is_whole=False)]
-    assert admit(both, BatchLimit(8, 10**9), dates_nothing) == Admitted({("a", 0): 7})
+    assert admit(both, BatchLimit(8, 10**9), dates_nothing).ends == {("a", 0): 7}
 
 
 def test_a_chunk_without_records_waits_for_nobody_and_moves_no_head() -> None:
     headed = Backlog("csv", 0, 0, [Chunk(20, 0, 20, None), Chunk(30, 1, 10, 4)], is_table=False, is_whole=True)
     later = stream([6], [8])
     found = admit([headed, later.backlog], BatchLimit(2, 10**9), finder(later))
-    assert found == Admitted({("csv", 0): 30, ("s", 0): 1})
+    assert found.ends == {("csv", 0): 30, ("s", 0): 1}
 
 
 def test_unknown_is_later_than_every_event_time() -> None:
