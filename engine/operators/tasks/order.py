@@ -263,9 +263,12 @@ def _joined(readings: Sequence[LaneReading]) -> _Lane:
     slots = np.concatenate([reading.heads[0] + shift for reading, shift in zip(ordered, earlier, strict=False)])
     before, heads = running_clock(None, np.concatenate([reading.heads[1] for reading in ordered]))
     is_risen = heads > before
+    slots, heads = slots[is_risen], heads[is_risen]
+    end = ordered[-1].end + earlier[-2]
+    has_rows = np.diff(slots, append=end) > 0  # of what rises at one slot the last counts
     shifts = {int(reading.heads[0][0]): shift for reading, shift in zip(ordered, earlier, strict=False)}
     marks = np.concatenate([reading.marks for reading in ordered])
-    return _Lane(slots[is_risen], slots[is_risen], heads[is_risen], ordered[-1].end + earlier[-2], marks, shifts)
+    return _Lane(slots[has_rows], slots[has_rows], heads[has_rows], end, marks, shifts)
 
 
 def rises(offsets: I64, times: I64, head: int | None = None) -> Rises:
