@@ -13,8 +13,8 @@ from typing import Any
 CORPORA = Path(__file__).parent / "corpora"
 
 LATER_RULES: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "later_rules.json").read_text())
-"""By scenario, what a rule requires that is newer than the corpora, and which rule it is. Only S5: in the corpora an entry that came and
-went while it was held still takes room, so that others have to leave a bounded buffer early."""
+"""By scenario, what a rule requires that is newer than the corpora, and which rule it is. Only T1a: in the corpora a record that a filter
+removes, and a change that changes no group, move no time behind it."""
 
 _SUFFIXES = (".json", ".json.gz", ".json.xz")
 
