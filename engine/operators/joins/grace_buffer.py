@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 
 from engine.frames.clocks import I64, NEVER, Bools
-from engine.frames.frames import POS, RANK, TS, with_series
-from engine.frames.places import arrivals, levels, place_order, ranked
+from engine.frames.frames import POS, RANK, TS, only, with_series
+from engine.frames.places import arrival, is_further, levels, place_order, ranked
 from engine.operators.operators import BatchTime
 from engine.operators.pending.histogram import WaitingRows
 from engine.operators.pending.spans import Span
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.segment_list import taken
-from engine.state.sorted.sorted_search import stable_order
+from engine.state.sorted.sorted_search import time_order
 
 _PASSING: Final = 0
 _RELEASED: Final = 1
@@ -92,31 +92,25 @@ class GraceBuffer:
             passing: rows that pass at their own place (J7), or None.
             moment: when.
         """
-        times = frame.get_column(TS).to_numpy()
-        checked = np.arange(len(times)) if passing is None else np.flatnonzero(~passing)
+        waiting = self._due(moment)
+        rows = pl.concat([*waiting, frame]) if waiting else frame
+        old = rows.height - frame.height
+        times, positions = rows.get_column(TS).to_numpy(), rows.get_column(POS).to_numpy()
         before = moment.before(frame)
-        is_late = times[checked] < before[checked] - self._grace_ms
-        accepted, late = checked[~is_late], checked[is_late]
-        own_positions = frame.get_column(POS).to_numpy()[accepted]
-        reached = moment.reached(times[accepted] + self._grace_ms)
-        is_due = reached < NEVER
-        at_once = accepted[reached <= own_positions]
-        later = accepted[is_due & (reached > own_positions)]
-        through = [late] if self._late == "join" else []
-        if passing is not None:
-            through.append(np.flatnonzero(passing))
-        parts = [
-            *(_released(part, moment.reached(part.get_column(TS).to_numpy() + self._grace_ms)) for part in self._due(moment)),
-            _released(taken(frame, later), reached[is_due & (reached > own_positions)]),
-            _at_own_places(taken(frame, at_once)),
-        ]
-        waiting = sum(part.height for part in parts)
-        passed = taken(frame, np.sort(np.concatenate(through))) if through else frame.clear()
-        together = pl.concat([*parts, _passed(passed)])
-        order = place_order(together)
+        is_passing = np.zeros(frame.height, np.bool_) if passing is None else passing
+        is_late = ~is_passing & (times[old:] < before - self._grace_ms)
+        is_accepted = np.append(np.ones(old, np.bool_), ~(is_late | is_passing))
+        accepted = time_order(times)
+        accepted = accepted[is_accepted[accepted]]
+        # What waited came at a place before all of this batch.
+        places = np.maximum(moment.reached(times[accepted] + self._grace_ms), positions[accepted])
+        is_due = places < NEVER
         if not is_due.all():
-            self._queue.append(_by_time(taken(frame, accepted[~is_due])))
-        return Due(taken(together, order), order >= waiting, late, before[late])
+            self._queue.append(taken(rows, accepted[~is_due]))
+        through = np.flatnonzero(is_late | is_passing if self._late == "join" else is_passing)
+        leaving, is_passing = _in_order(rows, old + through, accepted[is_due], places[is_due])
+        late = np.flatnonzero(is_late)
+        return Due(leaving, is_passing, late, before[late])
 
     def _due(self, moment: BatchTime) -> list[pl.DataFrame]:
         """Take what waits from earlier batches and is released in this one."""
@@ -125,21 +119,44 @@ class GraceBuffer:
         return self._queue.take(moment.clock.end - self._grace_ms)
 
 
-def _by_time(frame: pl.DataFrame) -> pl.DataFrame:
-    return taken(frame, stable_order(frame.get_column(TS).to_numpy()))
+def _in_order(rows: pl.DataFrame, through: I64, due: I64, places: I64) -> tuple[pl.DataFrame, Bools]:
+    """Give what leaves its place and its order there; at one place what passes stands before what is released.
 
+    Args:
+        rows: of all that could leave.
+        through: those that pass at their own places, as they came.
+        due: those that are released, by event time and arrival (J3).
+        places: where each of these is released.
 
-def _released(frame: pl.DataFrame, positions: I64) -> pl.DataFrame:
-    """Give rows the place that releases them; there they stand by event time and arrival, behind those that pass there (J3)."""
-    ranks = ranked(frame, _RELEASED, frame.get_column(TS).to_numpy(), arrivals(frame))
-    return with_series(ranks, pl.Series(POS, positions))
-
-
-def _at_own_places(frame: pl.DataFrame) -> pl.DataFrame:
-    """Give rows that are due as they come their order at their own places, which may be further ones of their records."""
-    return ranked(frame, _RELEASED, frame.get_column(TS).to_numpy(), arrivals(frame), within=levels(frame.get_column(RANK)))
+    Returns:
+        The rows in order, and which of them pass.
+    """
+    columns = only(rows, POS, RANK, TS)
+    leaving = pl.concat([_passed(taken(columns, through)), _released(taken(columns, due), places)])
+    order = np.append(through, due)
+    if is_further(rows.get_column(RANK)) is not None:
+        by_place = place_order(leaving)
+    else:
+        # Both have the order of their ranks already: two runs are merged. To sort by ranks costs more than all else here.
+        by_place = np.argsort(leaving.get_column(POS).to_numpy(), kind="stable")
+    if (by_place[1:] < by_place[:-1]).any():
+        order, leaving = order[by_place], taken(leaving, by_place)
+    return with_series(taken(rows, order), leaving.get_column(POS), leaving.get_column(RANK)), by_place < len(through)
 
 
 def _passed(frame: pl.DataFrame) -> pl.DataFrame:
     """Give rows that never wait their order at their own places: as they came."""
     return ranked(frame, _PASSING, frame.get_column(RANK), within=levels(frame.get_column(RANK)))
+
+
+def _released(frame: pl.DataFrame, places: I64) -> pl.DataFrame:
+    """Give rows the places that release them; there they stand by event time and arrival (J3).
+
+    What is due as it comes leaves at its own place, which may be a further one of its record. Others leave at places of records.
+    """
+    within = None
+    if is_further(frame.get_column(RANK)) is not None:
+        is_own = pl.Series(places == frame.get_column(POS).to_numpy())
+        within = levels(frame.get_column(RANK)).zip_with(is_own, pl.repeat(b"", len(is_own), dtype=pl.Binary, eager=True))
+    ranks = ranked(frame, _RELEASED, frame.get_column(TS).to_numpy(), *arrival(frame), within=within, is_released=True)
+    return with_series(ranks, pl.Series(POS, places))
