@@ -103,7 +103,7 @@ class Operator:
         """
         raise NotImplementedError
 
-    def replay(self, frame: pl.DataFrame) -> OperatorOutput:  # noqa: ARG002 - for joins of a stream with a table
+    def replay(self, frame: pl.DataFrame, moment: BatchTime) -> OperatorOutput:  # noqa: ARG002 - for joins of a stream with a table
         """Handle late records that it refused before; see ``engine.operators.tasks.replay``.
 
         Raises:

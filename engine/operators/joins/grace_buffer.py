@@ -18,8 +18,8 @@ from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.segment_list import taken
 from engine.state.sorted.sorted_search import time_order
 
-_PASSING: Final = 0
-_RELEASED: Final = 1
+PASSING: Final = 0
+RELEASED: Final = 1
 """At one place rows that pass stand before those that are released there."""
 
 
@@ -146,7 +146,7 @@ def _in_order(rows: pl.DataFrame, through: I64, due: I64, places: I64) -> tuple[
 
 def _passed(frame: pl.DataFrame) -> pl.DataFrame:
     """Give rows that never wait their order at their own places: as they came."""
-    return ranked(frame, _PASSING, frame.get_column(RANK), within=levels(frame.get_column(RANK)))
+    return ranked(frame, PASSING, frame.get_column(RANK), within=levels(frame.get_column(RANK)))
 
 
 def _released(frame: pl.DataFrame, places: I64) -> pl.DataFrame:
@@ -158,5 +158,5 @@ def _released(frame: pl.DataFrame, places: I64) -> pl.DataFrame:
     if is_further(frame.get_column(RANK)) is not None:
         is_own = pl.Series(places == frame.get_column(POS).to_numpy())
         within = levels(frame.get_column(RANK)).zip_with(is_own, pl.repeat(b"", len(is_own), dtype=pl.Binary, eager=True))
-    ranks = ranked(frame, _RELEASED, frame.get_column(TS).to_numpy(), *arrival(frame), within=within, is_released=True)
+    ranks = ranked(frame, RELEASED, frame.get_column(TS).to_numpy(), *arrival(frame), within=within, is_released=True)
     return with_series(ranks, pl.Series(POS, places))

@@ -15,9 +15,12 @@ import numpy as np
 import polars as pl
 
 from engine.frames.clocks import I64
-from engine.frames.frames import POS, TS
+from engine.frames.frames import POS, TS, with_series, without
+from engine.frames.places import arrival, ranked
+from engine.operators.joins.grace_buffer import RELEASED
 from engine.operators.operators import BatchTime, TableProgress
-from engine.operators.pending.spans import Span, SpanCache, ranked
+from engine.operators.pending.spans import Span, SpanCache
+from engine.operators.pending.spans import ranked as ranked_spans
 from engine.plan.operators.stream_table_join import Hold
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.time_queue import QueueSegment, TimeQueue
@@ -37,7 +40,7 @@ class LetGo:
     """What the hold lets go.
 
     Attributes:
-        frame: rows in order, without ``BUFFERED_AT``; ``_pos`` is where they are joined.
+        frame: rows in order, without ``BUFFERED_AT``, at the place where they are joined; there they stand as they came to the hold.
         expired: how many of them a cap released before the table had got there.
     """
 
@@ -103,8 +106,9 @@ class HoldBuffer:
         self._queue.append(numbered.slice(max(stop - start, 0)))
         gone = pl.concat(taken)
         expired = int((gone.get_column(_EVENT_TIME).to_numpy() > reached_ms).sum())
-        columns = [pl.col(_EVENT_TIME).alias(TS), pl.lit(moment.position, pl.Int64).alias(POS)]
-        return LetGo(gone.with_columns(columns).drop(_EVENT_TIME, BUFFERED_AT), expired)
+        gone = with_series(ranked(gone, RELEASED, *arrival(gone)), gone.get_column(_EVENT_TIME).alias(TS))
+        gone = with_series(gone, pl.Series(POS, np.full(gone.height, moment.position)))
+        return LetGo(without(gone, _EVENT_TIME, BUFFERED_AT), expired)
 
     def _reached_ms(self, moment: BatchTime) -> int:
         """Return the greatest event time that no longer waits for the table."""
@@ -139,7 +143,7 @@ class _Fifo(TimeQueue):
     def __init__(self, store: SegmentStore, state: list[dict[str, Any]] | None) -> None:
         super().__init__(store, state)
         self._earliest: dict[QueueSegment, tuple[int, int]] = {}
-        self._spans = SpanCache(lambda name: ranked(np.sort(store.load(name).get_column(BUFFERED_AT).to_numpy())))
+        self._spans = SpanCache(lambda name: ranked_spans(np.sort(store.load(name).get_column(BUFFERED_AT).to_numpy())))
 
     @property
     def spans(self) -> list[Span]:

@@ -16,6 +16,7 @@ from engine.frames.frames import (
     KEY_HASH,
     OP,
     POS,
+    RANK,
     TS,
     WHOLE_CHARS,
     Counters,
@@ -28,7 +29,8 @@ from engine.frames.frames import (
     with_series,
     without,
 )
-from engine.operators.joins.grace_buffer import GraceBuffer
+from engine.frames.places import levels, ranked
+from engine.operators.joins.grace_buffer import PASSING, GraceBuffer
 from engine.operators.joins.hold_buffer import BUFFERED_AT, HoldBuffer
 from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span
@@ -141,7 +143,7 @@ class StreamTableJoiner(Operator):
         Args:
             frame: the stream's rows in processing order.
             inputs: the table's records of the same batch under ``spec.table_index``.
-            moment: an advance of an idle task (T10) and the hold (J9) let go at its position, behind every put of the batch.
+            moment: when; the hold (J9) releases at its position, behind every put of the batch.
 
         Returns:
             Rows with the columns of ``schema``. Counters and late rows carry the join's name. Counted are the misses of
@@ -160,11 +162,12 @@ class StreamTableJoiner(Operator):
         late = [part for part in late if part.height]
         return OperatorOutput(output, pl.concat(late) if late else empty_late(), counters)
 
-    def replay(self, frame: pl.DataFrame) -> OperatorOutput:
+    def replay(self, frame: pl.DataFrame, moment: BatchTime) -> OperatorOutput:
         """Join late records now, as of their own times: they are not judged again, move no clock and wait for nothing.
 
         Args:
             frame: the stream's rows, behind every put.
+            moment: the batch's.
 
         Returns:
             As of ``process``; ``replayed`` counts them.
@@ -172,7 +175,7 @@ class StreamTableJoiner(Operator):
         counters: Counters = {}
         late: list[pl.DataFrame] = []
         add_counter(counters, self._spec.name, "replayed", frame.height)
-        output = self._joined(frame, self._table.open(None, Clock()), counters, late)
+        output = self._joined(frame, self._table.open(None, moment.tables[self._spec.table_index]), counters, late)
         late = [part for part in late if part.height]
         return OperatorOutput(output, pl.concat(late) if late else empty_late(), counters)
 
@@ -226,7 +229,8 @@ class StreamTableJoiner(Operator):
         let_go = self._hold.process(taken(released, np.flatnonzero(~is_passing)), moment)
         add_counter(counters, self._spec.name, "hold_expired", let_go.expired)
         passing = without(taken(released, np.flatnonzero(is_passing)), BUFFERED_AT)
-        return pl.concat([passing, let_go.frame], rechunk=True)
+        own = passing.get_column(RANK)
+        return pl.concat([ranked(passing, PASSING, own, within=levels(own)), let_go.frame], rechunk=True)
 
     def _null_keys(self, frame: pl.DataFrame) -> Bools | None:
         """Say which rows have a null in the join key; None if there is none."""

@@ -39,7 +39,7 @@ def replayed_rows(records: pl.DataFrame, schema: Schema, key: tuple[str, ...], p
     count = rows.height
     service = [
         pl.Series(POS, np.full(count, position)),
-        packed(count, 0, np.arange(count)).alias(RANK),
+        packed(count, 0, np.arange(count), 0).alias(RANK),
         records.get_column(TS),
         pl.Series(OP, np.zeros(count, np.int8)),
         hashing.of(rows, key),

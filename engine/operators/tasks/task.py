@@ -210,7 +210,7 @@ class Task:
                 place = names.index(str(name))
                 schema = running_schema(self._stage, self._plan) if place == 0 else self._chain[place - 1].schema
                 rows = replayed_rows(own, schema, task_key(self._stage, self._plan), order.end, self._hashing)
-                output = self._chain[place].replay(rows)
+                output = self._chain[place].replay(rows, moment)
                 again.take(output)
                 frame = output.frame
                 for operator, clock in zip(self._chain[place + 1 :], clocks[place + 1 :], strict=False):

@@ -11,7 +11,9 @@ from engine.frames.places import apart, arrivals, is_further, levels, place_orde
 
 
 def frame_of(positions: Sequence[int], ranks: Sequence[bytes | None] | None = None) -> pl.DataFrame:
-    return pl.DataFrame({"_pos": positions, "_rank": ranks or [None] * len(positions)}, schema={"_pos": pl.Int64, "_rank": pl.Binary})
+    return pl.DataFrame(
+        {"_pos": positions, "_rank": ranks or [None] * len(positions)}, schema={"_pos": pl.Int64, "_rank": pl.Binary}
+    )
 
 
 def test_records_as_they_were_read_stand_before_all_others_of_their_place() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import polars as pl
 
 from engine.expressions.types.types import STRING, Schema
-from engine.frames.clocks import AFTER_ALL_TIME
+from engine.frames.clocks import AFTER_ALL_TIME, Clock
 from engine.frames.hashing import key_hash
 from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
 from engine.operators.operators import BatchTime, OperatorOutput, TableProgress
@@ -44,11 +44,11 @@ class Case:
         self.start(json.loads(json.dumps(self.join.snapshot())), **changes)
 
     def run(self, *records: tuple[str, str | None, str | None, int], now_ms: int = 0, advance_ms: int = 0) -> OperatorOutput:
-        """One batch; the table's progress is ``self.progress``."""
-        frames = {side: self._frame(side, records, self.pos + advance_ms) for side in ("s", "w")}
+        """One batch; the table's progress is ``self.progress``. Records of ``other`` are those of the stream in another task."""
+        frames = {side: self._frame(side, records, self.pos + advance_ms) for side in ("s", "w", "other")}
         first, self.pos = self.pos, self.pos + len(records) + 1 + advance_ms
         moment = self.times.at(
-            [frames["s"]],
+            [frames["s"], frames["other"]],
             {0: frames["w"]},
             now_ms=now_ms,
             position=self.pos - 1,
@@ -96,7 +96,6 @@ def test_a_late_record_is_joined_at_once_and_moves_nothing() -> None:
     result = case.run(("s", "k", "x", 9), ("s", "k", "late", 6), ("s", "k", "edge", 7))
     assert result.frame["s.value"].to_list() == ["late", "edge"]
     assert result.counters["w", "late_joined"] == 1
-    assert case.join.clocks["w"] == 9
     assert result.late.is_empty()
 
 
@@ -176,11 +175,11 @@ def test_a_key_hash_of_another_key_is_not_used() -> None:
     spec = StreamTableJoin("w", "left", 0, ("s.key",), ("w.key",), 10, None, "join", "null", ("w.value", "w.key"))
     case.join = StreamTableJoiner(spec, STREAM, TABLE, JoinKeys(is_stream_hashed=False, is_table_hashed=False), None, case.store)
     frames = [
-        case._frame(side, ((side, "k", "x", 1),)).with_columns(_key_hash=pl.lit(salt, pl.UInt64))
+        case._frame(side, ((side, "k", "x", 1),), 0).with_columns(_key_hash=pl.lit(salt, pl.UInt64))
         for salt, side in enumerate("ws")
     ]
     result = case.join.process(
-        frames[1].with_columns(pl.lit(1).cast(pl.Int64).alias("_pos")), {0: frames[0]}, BatchTime(position=2)
+        frames[1].with_columns(pl.lit(1).cast(pl.Int64).alias("_pos")), {0: frames[0]}, BatchTime(position=2, tables={0: Clock()})
     )
     assert result.frame.select("w.key", "_key_hash").rows() == [("k", 1)]
     assert [name for name in result.frame.columns if not name.startswith("_")] == list(case.join.schema.names)
@@ -212,22 +211,36 @@ def values(result: OperatorOutput) -> list[tuple[str, str | None]]:
     return result.frame.select("s.value", "w.value").rows()
 
 
-def test_an_advance_of_an_idle_task_releases_at_the_end_of_the_batch() -> None:
+def test_silence_releases_at_the_millisecond_that_brings_time_there_before_the_records() -> None:
     case = Case(grace_ms=5)
     case.run(("s", "k", "x", 3), ("s", "k", "y", 6))
-    assert case.join.due_in_ms == 2
+    assert case.join.due_ms == 8
     assert values(case.run(("w", "k", "v", 1), advance_ms=1)) == []
+    first = case.pos
     result = case.run(("w", "k", "new", 2), advance_ms=1)
-    assert result.frame.select("_pos", "s.value", "w.value").rows() == [(case.pos - 1, "x", "new")]
-    assert case.join.clocks["w"] == 8
+    assert result.frame.select("_pos", "s.value", "w.value").rows() == [(first, "x", "v")]
     assert case.run(("s", "k", "late", 2)).counters["w", "late_joined"] == 1
 
 
-def test_an_advance_before_the_first_record_moves_nothing() -> None:
+def test_silence_before_the_first_record_moves_nothing() -> None:
     case = Case(grace_ms=5)
     case.run(advance_ms=50)
-    assert case.join.clocks["w"] is None
-    assert case.join.due_in_ms is None
+    assert case.join.due_ms is None
+    assert case.run(("s", "k", "x", 3)).counters == {}
+
+
+def test_a_record_of_another_task_brings_time_and_releases_at_its_place() -> None:
+    case = Case(grace_ms=5)
+    assert case.values_of(("s", "k", "x", 3), ("w", "k", "v", 1)) == []
+    first = case.pos
+    result = case.run(("w", "k", "seen", 2), ("other", "j", "y", 8), ("w", "k", "too late", 3))
+    assert result.frame.select("_pos", "s.value", "w.value").rows() == [(first + 1, "x", "seen")]
+
+
+def test_records_of_one_jump_of_time_are_judged_by_the_time_before_each() -> None:
+    result = Case(grace_ms=2, late="drop").run(("s", "k", "a", 5), ("s", "k", "b", 50), ("s", "k", "c", 47))
+    assert result.late.select("event_time_ms", "stream_time_ms").rows() == [(47, 50)]
+    assert values(result) == [("a", None)]
 
 
 def test_a_released_record_is_held_until_the_table_was_read_up_to_its_time_and_the_slack() -> None:
@@ -300,7 +313,8 @@ def test_late_records_and_null_keys_are_not_held() -> None:
     case = Case(grace_ms=2, hold=hold())
     result = case.run(("s", "k", "x", 9), ("s", "k", "late", 6), ("s", None, "null", 9))
     assert result.frame.select("s.value", "w.$match").rows() == [("late", "no_version"), ("null", "null_key")]
-    assert result.frame.columns == ["_pos", "_ts", "_op", "_offset", "s.key", "s.value", "_key_hash", "w.value", "w.$match"]
+    service = ["_pos", "_ts", "_op", "_offset", "s.key", "s.value", "_key_hash", "_rank"]
+    assert result.frame.columns == [*service, "w.value", "w.$match"]
 
 
 def test_a_held_record_meets_the_latest_value_of_an_unversioned_table() -> None:
