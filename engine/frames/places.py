@@ -94,6 +94,17 @@ def apart(frame: pl.DataFrame, ordinals: I64) -> pl.DataFrame:
     return with_series(frame, ranks.scatter(rows, joined_bytes(before, level, behind)).alias(RANK))
 
 
+def ordinals(causes: I64) -> I64:
+    """Return which of its cause's rows each one is, from 0 on.
+
+    Args:
+        causes: what made each row; those of one cause follow each other.
+    """
+    is_first = np.append(True, causes[1:] != causes[:-1])[: len(causes)]
+    rows = np.arange(len(causes))
+    return rows - np.maximum.accumulate(np.where(is_first, rows, 0))
+
+
 def ranked(frame: pl.DataFrame, *parts: Part, within: pl.Series | None = None, is_released: bool = False) -> pl.DataFrame:
     """Give rows their order at their places.
 

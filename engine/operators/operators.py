@@ -16,7 +16,7 @@ import polars as pl
 
 from engine.errors import EngineError, InvariantBroken
 from engine.expressions.types.types import Schema
-from engine.frames.clocks import BEFORE_ALL_TIME, I64, Bools, Clock
+from engine.frames.clocks import BEFORE_ALL_TIME, NEVER, I64, Bools, Clock
 from engine.frames.frames import POS, RANK, Counters, empty_late
 from engine.frames.places import is_further
 from engine.operators.pending.spans import Span
@@ -80,6 +80,27 @@ def _before(clock: Clock, frame: pl.DataFrame) -> I64:
     times = clock.before(positions)
     further = is_further(frame.get_column(RANK))
     return times if further is None else np.where(further, clock.upto(positions), times)
+
+
+def row_numbers(first: int, rows: int) -> I64:
+    """Number the rows of a frame, of which several may share a position, for tables that need a position for each.
+
+    Every second number from ``first`` on is left out, so that ``row_clock`` can rise between two rows.
+    """
+    return first + 1 + 2 * np.arange(rows)
+
+
+def row_clock(clock: Clock, frame: pl.DataFrame, numbers: I64) -> Clock:
+    """Return a time over the numbers of rows.
+
+    Args:
+        clock: the time over positions.
+        frame: rows in order, with their places.
+        numbers: what ``row_numbers`` gave them.
+    """
+    places = np.append((numbers[:, None] + np.array([-1, 0])).ravel(), NEVER - 1)
+    with_places = np.column_stack([_before(clock, frame), clock.upto(frame.get_column(POS).to_numpy())])
+    return Clock(clock.begin, places, np.append(with_places.ravel(), clock.end))
 
 
 class Operator:

@@ -6,8 +6,8 @@ foreign key) keeps the subscriptions and the right table, and answers with joine
 third (by left key) puts the answers of different tasks together: each carries the *generation* of the left row it was made for, and
 an answer to an older row than the newest one answered is dropped. So the tasks in between need no common order.
 
-All messages and answers of a batch are handled in the same batch. No operator here has a stream time that something waits for: the
-times of versioned tables (V1) are table times, which T10 does not advance.
+All messages and answers of a batch are handled in the same batch. Each has the place of the change that caused it, so all results stand in
+one order again: both messages of a left change at its place, the answers to a right change each at a place of its own (T1b), by left key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from engine.expressions.expressions import compile_scalar
 from engine.expressions.types.types import Schema
 from engine.frames.clocks import I64, Bools
 from engine.frames.evaluation_errors import GapCounter
-from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late
+from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, RANK, TS, Counters, add_counter, empty_frame, empty_late
+from engine.frames.places import apart, ordinals
 from engine.operators.joins.subscriptions import MEMBER, Subscriptions
 from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
@@ -77,16 +78,11 @@ class ForeignKeySubscriber(Operator):
         self._left = LatestTable(kept, spec.key, retention_ms, state.get("left"), store, is_by_time=retention_ms is not None)
         self._next: int = state.get("next", 0)
 
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        """The left table's time, under the join's name."""
-        return {self._spec.name: self._left.clock}
-
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
         return {"next": self._next, "left": self._left.snapshot()}
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
         """Handle changes of the left table.
 
         Returns:
@@ -100,11 +96,11 @@ class ForeignKeySubscriber(Operator):
             return OperatorOutput(empty_frame(self.schema), empty_late(), counters)
         self._gaps.count(frame, counters)
         numbers = pl.Series(POS, np.arange(self._next, self._next + frame.height))
-        batch = self._left.open(frame.with_columns(*self._expressions, numbers))
+        batch = self._left.open(frame.with_columns(*self._expressions, numbers), moment.before(frame))
         late = batch.checked(frame, self._spec.name, counters)
         output = self._messages(frame, batch)
         self._next += frame.height
-        self._left.commit(batch)
+        self._left.commit(batch, moment.clock.end)
         return OperatorOutput(output, late, counters)
 
     def _messages(self, frame: pl.DataFrame, batch: LatestBatch) -> pl.DataFrame:
@@ -134,7 +130,7 @@ class ForeignKeySubscriber(Operator):
         is_entering = actions == ENTER
         payload = [name for name in _carried(self._spec, self.schema) if name not in self._spec.key]
         return (
-            frame[causes][[POS, TS, KEY_HASH, OFFSET, *self._spec.key]]
+            frame[causes][[POS, TS, KEY_HASH, OFFSET, RANK, *self._spec.key]]
             .hstack(taken_or_null(frame.select(payload), np.where(is_entering, causes, -1)).get_columns())
             .hstack(batch.rows[list(self._foreign_key)][np.where(is_entering, rows, batch.previous[rows])])
             .with_columns(
@@ -175,16 +171,11 @@ class ForeignKeyAnswerer(Operator):
         self._subscriptions = Subscriptions(spec.key, self._foreign_key, self._carried, subscriptions, kept_state, store)
         self._next: int = state.get("next", 0)
 
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        """The right table's time, under ``<name>.table``."""
-        return {f"{self._spec.name}.table": self._right.clock}
-
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
         return {"next": self._next, "right": self._right.snapshot(), "subscriptions": self._subscriptions.snapshot()}
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
         """Handle messages and changes of the right table.
 
         Returns:
@@ -198,16 +189,18 @@ class ForeignKeyAnswerer(Operator):
             puts = _with_key(puts, self._hashing.of(puts, self._spec.right_key), counters, name, "table_null_key")
         if frame.is_empty() and (puts is None or puts.is_empty()):
             return OperatorOutput(empty_frame(self.schema), empty_late(), counters)
+        index = self._spec.table_index
+        before = None if puts is None else moment.table_before(index, puts)
         messages, puts, causes = self._numbered(frame, puts)
         has_key = np.flatnonzero(messages.get_column(KEY_HASH).is_not_null().to_numpy())
         messages = messages.with_columns(pl.col(KEY_HASH).fill_null(0))
         asked = frame[list(self._foreign_key)][has_key].get_columns()
-        batch = self._right.open(puts, Probed(messages.get_column(KEY_HASH).to_numpy()[has_key], asked))
+        batch = self._right.open(puts, before, Probed(messages.get_column(KEY_HASH).to_numpy()[has_key], asked))
         numbers = np.full(messages.height, NO_KEY)
         numbers[has_key] = batch.probed
         late = empty_late() if puts is None else batch.checked(puts, name, counters)
         output = self._answers(messages, frame.get_column(action_column(name)).to_numpy(), numbers, batch, causes)
-        self._right.commit(batch)
+        self._right.commit(batch, moment.tables[index].end)
         self._subscriptions.append(messages[has_key])
         self._next += causes.height
         return OperatorOutput(output, late, counters)
@@ -217,13 +210,13 @@ class ForeignKeyAnswerer(Operator):
 
         Returns:
             The messages as subscriptions are kept, with a null ``_key_hash`` where there is no foreign key; the puts; and for each
-            number ``_pos`` and ``_offset`` of its record.
+            number ``_pos``, ``_offset`` and ``_rank`` of its record.
         """
         messages = frame.with_columns(
             self._hashing.of(frame, self._foreign_key), self._hashing.of(frame, self._spec.key).alias(MEMBER)
         )
         sides = [side for side in (puts, messages) if side is not None]
-        causes = pl.concat([side[[POS, OFFSET]] for side in sides])
+        causes = pl.concat([side[[POS, OFFSET, RANK]] for side in sides])
         order = np.argsort(causes.get_column(POS).to_numpy(), kind="stable")
         numbers = np.empty(len(order), np.int64)
         numbers[order] = np.arange(self._next, self._next + len(order))
@@ -241,7 +234,7 @@ class ForeignKeyAnswerer(Operator):
             actions: what each asks for.
             numbers: of each one's foreign key in ``batch``, ``NO_KEY`` where it is null.
             batch: the right table.
-            causes: ``_pos`` and ``_offset`` by number.
+            causes: ``_pos``, ``_offset`` and ``_rank`` by number.
         """
         changes = np.flatnonzero(batch.is_new & (batch.is_replacing | (batch.ops == 0) | (self._spec.type == "left")))
         bounds = (self._next, self._next + causes.height)
@@ -255,7 +248,8 @@ class ForeignKeyAnswerer(Operator):
         order = stable_order(cause)
         is_ended = np.concatenate([actions[asked] == DELETE, np.zeros(len(changed), np.bool_)])
         left, right = np.concatenate([asked, subscribers]), np.concatenate([found, changed])
-        return self._written(source, batch, causes[cause[order]], left[order], right[order], is_ended[order])
+        own = apart(causes[cause[order]], ordinals(cause[order]))
+        return self._written(source, batch, own, left[order], right[order], is_ended[order])
 
     def _written(
         self, source: pl.DataFrame, batch: LatestBatch, causes: pl.DataFrame, left: I64, right: I64, is_ended: Bools
@@ -265,7 +259,7 @@ class ForeignKeyAnswerer(Operator):
         Args:
             source: rows with the left side's columns.
             batch: the right table.
-            causes: ``_pos`` and ``_offset`` of each answer.
+            causes: ``_pos``, ``_offset`` and ``_rank`` of each answer.
             left: row in ``source`` of each answer.
             right: row in ``batch`` of each answer, -1 for none; a delete stands for none but for its time.
             is_ended: where the left row is gone.

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import Schema
-from engine.frames.clocks import I64, Bools
+from engine.frames.clocks import I64, Bools, Clock
 from engine.frames.frames import KEY_HASH, OP, POS, SERVICE_COLUMNS, TS, Counters, add_counter, late_rows
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.keys import Keys, united
@@ -52,7 +52,7 @@ class JoinSide:
     """One side's state: a table whose positions are the join's own total order.
 
     A frame may hold several rows of one ``_pos``, and both sides need one order; so the join numbers all rows it meets, across
-    batches, and the table knows these numbers only.
+    batches, and the table knows these numbers only, and its time over them.
 
     Args:
         operator: the join's name, for counters.
@@ -79,12 +79,13 @@ class JoinSide:
         self.is_versioned = retention_ms is not None
         self.table = VersionedTable(columns, key, retention_ms, state, store, keeps_deletes=False)
 
-    def open(self, frame: pl.DataFrame, sequence: I64, counters: Counters, late: list[pl.DataFrame]) -> SideBatch:
+    def open(self, frame: pl.DataFrame, sequence: I64, clock: Clock, counters: Counters, late: list[pl.DataFrame]) -> SideBatch:
         """Judge a batch's rows (T6, V1).
 
         Args:
             frame: rows with service columns and payload, in processing order.
             sequence: place of each in the join's total order, ascending.
+            clock: the table's time over that order.
             counters: gets ``null_key`` and ``table_history_expired``.
             late: gets the rows V1 rejected.
         """
@@ -93,12 +94,12 @@ class JoinSide:
             add_counter(counters, self._operator, "null_key", null_keys)
             kept = frame.get_column(KEY_HASH).is_not_null()
             frame, sequence = frame.filter(kept), sequence[kept.to_numpy()]
-        batch = self.table.open(frame.with_columns(pl.Series(POS, sequence)))
+        batch = self.table.open(frame.with_columns(pl.Series(POS, sequence)), clock)
         if not batch.accepted.all():
             rejected = np.flatnonzero(~batch.accepted)
             add_counter(counters, self._operator, "table_history_expired", len(rejected))
-            clocks = pl.Series(batch.clocks[rejected])
-            late.append(late_rows(frame[rejected], self._operator, "table_history_expired", clocks))
+            times = pl.Series(batch.times_before[rejected])
+            late.append(late_rows(frame[rejected], self._operator, "table_history_expired", times))
             accepted = np.flatnonzero(batch.accepted)
             frame, sequence = frame[accepted], sequence[accepted]
         return SideBatch(batch, frame, sequence, self._key)
@@ -214,9 +215,7 @@ class Results:
     is_delete: Bools
 
 
-def merged_places(left: pl.DataFrame, right: pl.DataFrame) -> tuple[I64, I64]:
-    """Return the places of both sides' rows in one order by ``_pos``."""
-    left_positions, right_positions = (frame.get_column(POS).to_numpy() for frame in (left, right))
-    left_places = np.arange(left.height) + np.searchsorted(right_positions, left_positions, "right")
-    right_places = np.arange(right.height) + np.searchsorted(left_positions, right_positions, "left")
-    return left_places, right_places
+def merged_order(left: pl.DataFrame, right: pl.DataFrame) -> I64:
+    """Return both sides' rows in one order by ``_pos``, the left ones first: no position is shared, each record has one side."""
+    positions = [frame.get_column(POS).to_numpy() for frame in (left, right)]
+    return np.argsort(np.concatenate(positions), kind="stable")  # two ascending runs: merged in linear time

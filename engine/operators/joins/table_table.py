@@ -11,10 +11,11 @@ import polars as pl
 
 from engine.expressions.types.types import Schema
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64
-from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late
+from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, RANK, TS, Counters, add_counter, empty_frame, empty_late
+from engine.frames.places import apart, ordinals
 from engine.operators.joins.table_history import complete_results
-from engine.operators.joins.table_sides import Changes, JoinSide, Results, SideBatch, SideReads, has_result, merged_places
-from engine.operators.operators import BatchTime, Operator, OperatorOutput
+from engine.operators.joins.table_sides import Changes, JoinSide, Results, SideBatch, SideReads, has_result, merged_order
+from engine.operators.operators import BatchTime, Operator, OperatorOutput, row_clock, row_numbers
 from engine.plan.building.table_joins import joined_schema
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.state.segments.ports import SegmentStore
@@ -47,9 +48,9 @@ class TableTableJoiner(Operator):
         self._left = JoinSide(spec.name, left, spec.left_key, spec.left_retention_ms, state.get("left"), store)
         self._right = JoinSide(spec.name, right, spec.right_key, spec.right_retention_ms, state.get("right"), store)
         self._empty_left, self._empty_right = empty_frame(left), empty_frame(right)
-        self._seen: int = state.get("seen", 0)
+        self._next: int = state.get("next", 0)
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
         """Handle the next changes of both sides; see ``Operator.process``."""
         puts = inputs.get(self._spec.table_index, self._empty_right)
         frame = frame if frame.height else self._empty_left
@@ -57,10 +58,14 @@ class TableTableJoiner(Operator):
             return OperatorOutput(empty_frame(self.schema))
         counters: Counters = {}
         late: list[pl.DataFrame] = []
-        left_places, right_places = merged_places(frame, puts)
-        left = self._left.open(frame, self._seen + left_places, counters, late)
-        right = self._right.open(puts, self._seen + right_places, counters, late)
-        self._seen += frame.height + puts.height
+        order = merged_order(frame, puts)
+        numbers = row_numbers(self._next, len(order))
+        places = pl.concat([frame[[POS, RANK]], puts[[POS, RANK]]])[order]
+        clocks = [row_clock(clock, places, numbers) for clock in (moment.clock, moment.tables[self._spec.table_index])]
+        is_left = order < frame.height
+        left = self._left.open(frame, numbers[is_left], clocks[0], counters, late)
+        right = self._right.open(puts, numbers[~is_left], clocks[1], counters, late)
+        self._next += 2 * len(order)
         output = self._results(left, right, counters)
         keep_from = min(left.table.horizon, right.table.horizon) if self._spec.history == "complete" else AFTER_ALL_TIME
         deletes_from = self._remembered_from([left.table.horizon, right.table.horizon])
@@ -70,12 +75,7 @@ class TableTableJoiner(Operator):
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"left": self._left.table.snapshot(), "right": self._right.table.snapshot(), "seen": self._seen}
-
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        """Table times, under ``<name>.left`` and ``<name>.right``."""
-        return {f"{self.name}.left": self._left.table.clock, f"{self.name}.right": self._right.table.clock}
+        return {"left": self._left.table.snapshot(), "right": self._right.table.snapshot(), "next": self._next}
 
     def _remembered_from(self, horizons: Sequence[Any]) -> Any:
         """Return from which time on a tombstone counts for a result's time (TT3): the earlier ``T - R`` of the versioned sides.
@@ -147,14 +147,16 @@ class TableTableJoiner(Operator):
         """Put both sides' columns side by side; the key is that of the rows, or where there is none of the change."""
         causes = results.changes
         sources = np.where(changes.is_left, changes.rows, changes.rows + left.rows.height)[causes]
-        service = pl.concat([left.rows[[POS, OFFSET]], right.rows[[POS, OFFSET]]])[sources]
+        service = pl.concat([side.rows[[POS, OFFSET, RANK]] for side in (left, right)])[sources]
         frame = service.select(
             POS,
             pl.Series(TS, results.times),
             pl.Series(OP, results.is_delete.astype(np.int8)),
             pl.Series(KEY_HASH, changes.distinct.hashes[changes.keys[causes]]),
             OFFSET,
+            RANK,
         )
+        frame = apart(frame, ordinals(causes))
         left_rows, right_rows = (np.where(results.is_delete, -1, rows) for rows in (results.left_rows, results.right_rows))
         columns = {
             **_gathered(left_reads.versions, self._spec.left_columns, left_rows),

@@ -10,10 +10,11 @@ import polars as pl
 
 from engine.expressions.expressions import compile_scalar
 from engine.expressions.types.types import Schema
-from engine.frames.clocks import AFTER_ALL_TIME, I64, Bools, running_clock
+from engine.frames.clocks import AFTER_ALL_TIME, I64, Bools, Clock
 from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import KEY_HASH, OP, POS, SERVICE_COLUMNS, TS, Counters, add_counter, empty_late, late_rows
-from engine.operators.operators import BatchTime, Operator, OperatorOutput
+from engine.frames.places import apart
+from engine.operators.operators import BatchTime, Operator, OperatorOutput, row_clock, row_numbers
 from engine.plan.operators.table_filter import TableFilter
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.keys import Keys
@@ -54,10 +55,9 @@ class TableFilterer(Operator):
         self._passed = VersionedTable(
             schema.select(spec.key), spec.key, kept_retention_ms, state.get("passed"), store, keeps_deletes=False
         )
-        self._clock: int | None = state.get("clock")
-        self._seen: int = state.get("seen", 0)
+        self._next: int = state.get("next", 0)
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
         """Handle the next changes; see ``Operator.process``."""
         if frame.is_empty():
             return OperatorOutput(frame)
@@ -66,36 +66,28 @@ class TableFilterer(Operator):
         if null_keys := frame.get_column(KEY_HASH).null_count():
             add_counter(counters, self.name, "null_key", null_keys)
             frame = frame.filter(pl.col(KEY_HASH).is_not_null())
-        frame, late = self._accepted(frame, counters)
+        frame, late = self._accepted(frame, moment, counters)
         self._gaps.count(frame, counters)
         is_delete = self._is_delete(frame)
-        was_there, ends = self._put(frame, is_delete, counters)
+        was_there, ends = self._put(frame, is_delete, moment.clock, counters)
         emitted, ended = np.flatnonzero(~is_delete | was_there), np.flatnonzero(ends != AFTER_ALL_TIME)
         rows = np.concatenate([emitted, ended])
         order = np.argsort(rows, kind="stable")
         times = np.concatenate([frame.get_column(TS).to_numpy()[emitted], ends[ended]])[order]
         ops = np.concatenate([is_delete[emitted], np.full(len(ended), LATE_END)])[order]
-        return OperatorOutput(self._as_deletes(frame[rows[order]].with_columns(pl.Series(TS, times)), ops), late, counters)
+        changes = apart(frame[rows[order]].with_columns(pl.Series(TS, times)), (order >= len(emitted)).astype(np.int64))
+        return OperatorOutput(self._as_deletes(changes, ops), late, counters)
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"passed": self._passed.snapshot(), "clock": self._clock, "seen": self._seen}
+        return {"passed": self._passed.snapshot(), "next": self._next}
 
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        """Table time, under the operator's name."""
-        return {self.name: self._clock}
-
-    def _accepted(self, frame: pl.DataFrame, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _accepted(self, frame: pl.DataFrame, moment: BatchTime, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Reject what is older than the retained history (V1)."""
-        if frame.is_empty():
-            return frame, empty_late()
-        times = frame.get_column(TS).to_numpy()
-        before, after = running_clock(self._clock, times)  # a rejected row is older than T: it moves nothing
-        self._clock = int(after[-1])
         if self._spec.history_retention_ms is None:
             return frame, empty_late()
-        is_rejected = times < before - self._spec.history_retention_ms
+        before = moment.before(frame)
+        is_rejected = frame.get_column(TS).to_numpy() < before - self._spec.history_retention_ms
         rejected = np.flatnonzero(is_rejected)
         add_counter(counters, self.name, "table_history_expired", len(rejected))
         late = late_rows(frame[rejected], self.name, "table_history_expired", pl.Series(before[rejected]))
@@ -107,17 +99,18 @@ class TableFilterer(Operator):
         is_delete: Bools = (frame.get_column(OP).to_numpy() != 0) | ~passes.to_numpy()
         return is_delete
 
-    def _put(self, frame: pl.DataFrame, is_delete: Bools, counters: Counters) -> tuple[Bools, I64]:
+    def _put(self, frame: pl.DataFrame, is_delete: Bools, clock: Clock, counters: Counters) -> tuple[Bools, I64]:
         """Remember what passed.
 
         Returns:
             Whether the result had a row before, as of each delete's own time, unspecified for rows; and when each row ends with a
             delete that was not told before, ``AFTER_ALL_TIME`` for never.
         """
-        sequence = np.arange(self._seen, self._seen + frame.height)
-        self._seen += frame.height
+        sequence = row_numbers(self._next, frame.height)
+        self._next += 2 * frame.height
         puts = frame[[*SERVICE_COLUMNS, *self._spec.key]]
-        batch = self._passed.open(puts.with_columns(pl.Series(POS, sequence), pl.Series(OP, is_delete.astype(np.int8))))
+        numbered = puts.with_columns(pl.Series(POS, sequence), pl.Series(OP, is_delete.astype(np.int8)))
+        batch = self._passed.open(numbered, row_clock(clock, frame, sequence))
         if self._passed.retention_ms is None:
             add_counter(counters, self.name, "out_of_order", batch.out_of_order())
         was_there, ends = np.full(frame.height, self._spec.tells_every_delete), np.full(frame.height, AFTER_ALL_TIME)

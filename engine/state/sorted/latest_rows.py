@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import Schema
-from engine.frames.clocks import I64, Bools, clock_value, running_clock
+from engine.frames.clocks import BEFORE_ALL_TIME, I64, Bools
 from engine.frames.frames import KEY_HASH, OP, POS, TS, Counters, add_counter, late_rows
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.hash_segments import HashSegments
@@ -131,35 +131,34 @@ class LatestTable:
         state = state or {}
         self._retention_ms = retention_ms
         self._is_by_time = is_by_time
-        self._clock: int | None = state.get("clock")
         self._empty = pl.DataFrame(schema={**INDEX_COLUMNS, **columns.polars()})
         self._key = tuple(key_columns)
         self._index = LatestIndex(store, state.get("rows"), key_columns=key_columns)
 
-    @property
-    def clock(self) -> int | None:
-        """T: the greatest event time put so far."""
-        return self._clock
-
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"clock": self._clock, "rows": self._index.snapshot()}
+        return {"rows": self._index.snapshot()}
 
-    def open(self, puts: pl.DataFrame | None, probed: Probed | None = None) -> LatestBatch:
+    def open(self, puts: pl.DataFrame | None, times_before: I64 | None = None, probed: Probed | None = None) -> LatestBatch:
         """Judge a batch's changes and read the keys concerned.
 
         Args:
             puts: ``_key_hash`` (no null), ``_ts``, ``_pos`` (ascending), ``_op`` and payload, or None.
+            times_before: T before each; of no matter where nothing is too old.
             probed: further keys that will be read.
         """
         frame = self._empty if puts is None else puts[self._empty.columns]
-        checked = CheckedPuts.of(frame, self._clock, self._retention_ms)
+        checked = CheckedPuts.of(frame, times_before, self._retention_ms)
         return LatestBatch(self._index, checked, self._key, probed, is_by_time=self._is_by_time)
 
-    def commit(self, batch: LatestBatch) -> None:
-        """Take over a batch's clock and the last row of each changed key."""
-        self._clock = batch.clock
-        horizon = None if self._retention_ms is None else clock_value(self._clock) - self._retention_ms
+    def commit(self, batch: LatestBatch, time: int = BEFORE_ALL_TIME) -> None:
+        """Take over the last row of each changed key.
+
+        Args:
+            batch: what ``open`` returned.
+            time: T behind the batch; of no matter where nothing is too old.
+        """
+        horizon = None if self._retention_ms is None else time - self._retention_ms
         rows = np.flatnonzero(batch.is_new & batch.is_last)
         if self._retention_ms is None:  # a delete of what was never kept hides nothing
             rows = rows[(batch.ops[rows] == 0) | batch.has_stored[rows]]
@@ -180,32 +179,29 @@ class CheckedPuts:
     Attributes:
         accepted: those that count.
         rejected: rows of the puts that V1 refuses.
-        rejected_clocks: T before each of those.
-        clock: T after the batch.
+        times_before: T before each of those.
     """
 
     accepted: pl.DataFrame
     rejected: I64
-    rejected_clocks: I64
-    clock: int | None
+    times_before: I64
 
     @staticmethod
-    def of(puts: pl.DataFrame, clock: int | None, retention_ms: int | None) -> CheckedPuts:
-        """Judge changes in their order."""
-        times = puts.get_column(TS).to_numpy()
-        before, after = running_clock(clock, times)
-        is_refused = np.zeros(len(times), np.bool_) if retention_ms is None else times < before - retention_ms
+    def of(puts: pl.DataFrame, times_before: I64 | None, retention_ms: int | None) -> CheckedPuts:
+        """Judge changes by the time before each."""
+        nothing = np.empty(0, np.int64)
+        if times_before is None or retention_ms is None:
+            return CheckedPuts(puts, nothing, nothing)
+        is_refused = puts.get_column(TS).to_numpy() < times_before - retention_ms
         rejected = np.flatnonzero(is_refused)
         accepted = puts[np.flatnonzero(~is_refused)] if len(rejected) else puts
-        # A refused put is older than T: it moves nothing.
-        return CheckedPuts(accepted, rejected, before[rejected], int(after[-1]) if len(after) else clock)
+        return CheckedPuts(accepted, rejected, times_before[rejected])
 
 
 class LatestBatch:
     """A table's changes during one batch. Made by ``LatestTable.open``.
 
     Attributes:
-        clock: T after the batch.
         rejected: rows of the puts that V1 refuses.
         ignored: how many changes were older than their key's latest (TT2).
         keys: the touched keys.
@@ -224,8 +220,7 @@ class LatestBatch:
     def __init__(
         self, index: LatestIndex, checked: CheckedPuts, key: tuple[str, ...], probed: Probed | None, *, is_by_time: bool
     ) -> None:
-        self.clock, self.rejected = checked.clock, checked.rejected
-        self._rejected_clocks = checked.rejected_clocks
+        self.rejected, self._times_before = checked.rejected, checked.times_before
         self._is_by_time = is_by_time
         puts = checked.accepted
         hashes, columns = puts.get_column(KEY_HASH).to_numpy(), _columns(puts, key)
@@ -286,7 +281,7 @@ class LatestBatch:
             is_older = self.is_new & self.is_replacing & (self.times < self.times[self.previous])
             add_counter(counters, name, "out_of_order", int(is_older.sum()))
         add_counter(counters, name, "table_history_expired", len(self.rejected))
-        return late_rows(puts[self.rejected], name, "table_history_expired", pl.Series(self._rejected_clocks))
+        return late_rows(puts[self.rejected], name, "table_history_expired", pl.Series(self._times_before))
 
     def before(self, keys: I64, sequence: I64) -> I64:
         """Find the latest row of keys that were probed or put.
