@@ -16,7 +16,7 @@ import polars as pl
 
 from engine.errors import EngineError, InvariantBroken
 from engine.expressions.types.types import Schema
-from engine.frames.clocks import BEFORE_ALL_TIME, NEVER, I64, Bools, Clock
+from engine.frames.clocks import BEFORE_ALL_TIME, I64, NEVER, Bools, Clock
 from engine.frames.frames import POS, RANK, Counters, empty_late
 from engine.frames.places import is_further
 from engine.operators.pending.spans import Span

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from engine.expressions.types.types import STRING, Schema
+from engine.frames.places import apart, ordinals
 from engine.operators.rows.table_filter import LATE_END
 from engine.plan.operators.table_table_join import TableTableJoin
+from tests.batch_times import unranked
 
 LEFT = Schema((("l.key", STRING), ("l.value", STRING)))
 RIGHT = Schema((("r.key", STRING), ("r.value", STRING)))
@@ -49,14 +51,20 @@ def positions(steps: Sequence[Step]) -> list[int]:
     return places
 
 
+def starts(places: Sequence[int], cuts: set[int]) -> list[int]:
+    """Where batches begin, and the end: never between rows of one position."""
+    inner = {cut for cut in cuts if 0 < cut < len(places) and places[cut] != places[cut - 1]}
+    return sorted({0, len(places), *inner})
+
+
 def frame(steps: Sequence[tuple[int, Step]], prefix: str) -> pl.DataFrame:
-    """Steps at their positions as the engine's frame; offsets count from 1000."""
-    return pl.DataFrame(
+    """Steps at their positions as the engine's frame; offsets count from 1000. Further rows of a record have places of their own."""
+    rows = pl.DataFrame(
         {
             "_pos": [pos for pos, _ in steps],
             "_ts": [step.ts for _, step in steps],
             "_op": [int(step.value is None) for _, step in steps],
-            "_key_hash": [3] * len(steps),
+            "_key_hash": [None if step.key is None else 3 for _, step in steps],
             "_offset": [pos + 1000 for pos, _ in steps],
             f"{prefix}.key": [step.key for _, step in steps],
             f"{prefix}.value": [step.value for _, step in steps],
@@ -71,6 +79,12 @@ def frame(steps: Sequence[tuple[int, Step]], prefix: str) -> pl.DataFrame:
             f"{prefix}.value": pl.String,
         },
     )
+    return apart(unranked(rows), ordinals(rows.get_column("_pos").to_numpy()))
+
+
+def movers(rows: pl.DataFrame) -> pl.DataFrame:
+    """The records that rows are made of: those that move time. What else stands at their positions are further rows of them."""
+    return rows.filter(ordinals(rows.get_column("_pos").to_numpy()) == 0)
 
 
 def key_column(type_: str) -> str:
@@ -98,12 +112,13 @@ class Side:
     def horizon(self) -> float:
         return float("-inf") if self.clock is None or self.retention_ms is None else self.clock - self.retention_ms
 
-    def put(self, key: str, value: str | None, ts: int) -> None:
+    def put(self, key: str, value: str | None, ts: int, *, moves: bool = True) -> None:
         if self.retention_ms is None:
             self.versions[key] = {ts: value}
         else:
             self.versions.setdefault(key, {})[ts] = value
-        self.clock = ts if self.clock is None else max(self.clock, ts)
+        if moves:
+            self.clock = ts if self.clock is None else max(self.clock, ts)
 
     def latest(self, key: str) -> tuple[int | None, str | None]:
         versions = self.versions.get(key, {})
@@ -127,6 +142,7 @@ class JoinModel:
     told: list[Told] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
     late: list[tuple[int, int]] = field(default_factory=list)
+    position: int | None = None
 
     def __post_init__(self) -> None:
         self.sides = {"left": Side(self.left_ms), "right": Side(self.right_ms)}
@@ -143,15 +159,16 @@ class JoinModel:
     def change(self, pos: int, step: Step) -> None:
         own = self.sides[step.side]
         other = self.sides["right" if step.side == "left" else "left"]
+        moves, self.position = pos != self.position, pos
         if step.key is None:
             self.counters["null_key"] += 1
         elif step.ts < own.horizon:
             self.counters["table_history_expired"] += 1
             self.late.append((step.ts, pos + 1000))
         elif self.is_complete:
-            self._complete(pos, step, step.key, own, other)
+            self._complete(pos, step, step.key, own, other, moves=moves)
         else:
-            self._latest(pos, step, step.key, own, other)
+            self._latest(pos, step, step.key, own, other, moves=moves)
 
     def result(self, left: str | None, right: str | None) -> bool:
         """Whether the join has a row."""
@@ -163,10 +180,10 @@ class JoinModel:
         left, right = self.sides["left"].as_of(key, ts), self.sides["right"].as_of(key, ts)
         return (left, right) if self.result(left, right) else None
 
-    def _latest(self, pos: int, step: Step, key: str, own: Side, other: Side) -> None:
+    def _latest(self, pos: int, step: Step, key: str, own: Side, other: Side, *, moves: bool) -> None:
         old_ts, old = own.latest(key)
         is_older = old_ts is not None and step.ts < old_ts
-        own.put(key, step.value, step.ts)
+        own.put(key, step.value, step.ts, moves=moves)
         if is_older and own.retention_ms is not None:
             self.counters["not_latest"] += 1
             return
@@ -181,12 +198,12 @@ class JoinModel:
         elif had:
             self.told.append(Told(pos, ts, 1, key, None, None))
 
-    def _complete(self, pos: int, step: Step, key: str, own: Side, other: Side) -> None:
+    def _complete(self, pos: int, step: Step, key: str, own: Side, other: Side, *, moves: bool) -> None:
         end = min((ts for ts in own.versions.get(key, {}) if ts > step.ts), default=float("inf"))
         starts = sorted({step.ts, *(ts for ts in other.versions.get(key, {}) if step.ts < ts < end)})
         before = [self.as_of(key, ts) for ts in starts]
         old = own.as_of(key, step.ts)
-        own.put(key, step.value, step.ts)
+        own.put(key, step.value, step.ts, moves=moves)
         begun = False
         for i, ts in enumerate(starts):
             now, was = self.as_of(key, ts), before[i]
@@ -214,19 +231,21 @@ class FilterModel:
     is_result_versioned: bool
     told: list[tuple[int, int, int, str, str | None]] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
+    position: int | None = None
 
     def __post_init__(self) -> None:
         self.table = Side(self.retention_ms)
         self.result = Side(self.retention_ms if self.is_result_versioned else None)
 
     def change(self, pos: int, key: str | None, value: str | None, ts: int) -> None:
+        moves, self.position = pos != self.position, pos
         if key is None:
             self.counters["null_key"] += 1
             return
         if ts < self.table.horizon:
             self.counters["table_history_expired"] += 1
             return
-        self.table.put(key, value, ts)
+        self.table.put(key, value, ts, moves=moves)
         passed = None if value is None or value.startswith("x") else value
         before_ts, before = self.result.latest(key)
         end = None

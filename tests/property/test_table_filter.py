@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.operators.operators import BatchTime
+from engine.frames.places import place_order
 from engine.operators.rows.table_filter import TableFilterer
 from engine.plan.operators.table_filter import TableFilter
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import RunningTimes
 from tests.examples import examples
 from tests.property import table_join_model as model
 from tests.property.hashings import hashings
@@ -43,8 +44,11 @@ def run(
     told: list[tuple[Any, ...]] = []
     counters: Counter[str] = Counter()
     placed = list(zip(model.positions(steps), steps, strict=True))
-    for start, stop in pairwise(sorted({0, len(steps), *(cut for cut in cuts if cut < len(steps))})):
-        output = operator.process(model.frame(placed[start:stop], "l"), {}, BatchTime())
+    times = RunningTimes()
+    for start, stop in pairwise(model.starts(model.positions(steps), cuts)):
+        frame = model.frame(placed[start:stop], "l")
+        output = operator.process(frame, {}, times.at([model.movers(frame)], is_table=True))
+        assert place_order(output.frame).tolist() == list(range(output.frame.height))
         assert (output.frame["_offset"] == output.frame["_pos"] + 1000).all()
         told += output.frame.select("_pos", "_ts", "_op", "l.key", "l.value").rows()
         counters.update({reason: count for (_, reason), count in output.counters.items()})
@@ -73,9 +77,10 @@ def test_the_versions_told_answer_as_the_filtered_history(
     retention_ms: int, tells_every_delete: bool, steps: list[Step], cuts: set[int]
 ) -> None:
     table, result = Side(retention_ms), Side(retention_ms)
-    for step in steps:
+    placed = model.positions(steps)
+    for pos, before, step in zip(placed, [None, *placed], steps, strict=False):
         if step.key is not None and step.ts >= table.horizon:
-            table.put(step.key, step.value, step.ts)
+            table.put(step.key, step.value, step.ts, moves=pos != before)
     for _, ts, op, key, value in run(retention_ms, steps, cuts, tells_every_delete=tells_every_delete)[0]:
         result.put(key, None if op else value, ts)
     for key in ("a", "b", "c"):

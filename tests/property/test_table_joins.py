@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.frames.places import place_order
 from engine.operators.joins.table_table import TableTableJoiner
-from engine.operators.operators import BatchTime
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import RunningTimes
 from tests.examples import examples
 from tests.property import table_join_model as model
 from tests.property.hashings import hashings
@@ -44,13 +45,16 @@ def run(
     counters: Counter[str] = Counter()
     late: list[tuple[int, int]] = []
     placed = list(zip(model.positions(steps), steps, strict=True))
-    for start, stop in pairwise(sorted({0, len(steps), *(cut for cut in cuts if cut < len(steps))})):
+    times = RunningTimes()
+    for start, stop in pairwise(model.starts(model.positions(steps), cuts)):
         rows, puts = (
             model.frame([item for item in placed[start:stop] if item[1].side == side], prefix)
             for side, prefix in (("left", "l"), ("right", "r"))
         )
-        output = joiner.process(rows, {0: puts} if puts.height else {}, BatchTime())
-        assert output.frame.columns[5:] == list(joiner.schema.names)
+        moment = times.at([model.movers(rows)], {0: puts}, is_table=True)
+        output = joiner.process(rows, {0: puts} if puts.height else {}, moment)
+        assert place_order(output.frame).tolist() == list(range(output.frame.height))
+        assert output.frame.columns[6:] == list(joiner.schema.names)
         told += [told_of(row, spec.key[0]) for row in output.frame.to_dicts()]
         late += output.late.select("event_time_ms", "offset").rows()
         counters.update({reason: count for (_, reason), count in output.counters.items()})

@@ -82,7 +82,7 @@ class ForeignKeySubscriber(Operator):
         """State as JSON-able values; the segments it names are durable."""
         return {"next": self._next, "left": self._left.snapshot()}
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
         """Handle changes of the left table.
 
         Returns:

@@ -57,7 +57,7 @@ class TableFilterer(Operator):
         )
         self._next: int = state.get("next", 0)
 
-    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
+    def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:  # noqa: ARG002
         """Handle the next changes; see ``Operator.process``."""
         if frame.is_empty():
             return OperatorOutput(frame)
