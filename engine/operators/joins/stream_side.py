@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from engine.expressions.types.types import Schema
 from engine.frames.clocks import BEFORE_ALL_TIME, I64, Bools
-from engine.frames.frames import KEY_HASH, OFFSET, POS, TS
+from engine.frames.frames import KEY_HASH, OFFSET, POS, RANK, TS
 from engine.operators.pending.histogram import WaitingRows
 from engine.operators.pending.spans import Span
 from engine.state.segments.ports import SegmentStore
@@ -35,7 +35,10 @@ _ALONE: Final = "_alone"
 """Whether a record had met no partner when its batch ended; of the others it need not be remembered that they meet one."""
 
 _STORED: Final = {KEY_HASH: pl.UInt64(), TS: pl.Int64(), POS: pl.Int64(), OFFSET: pl.Int64(), _ALONE: pl.Boolean()}
-"""Service columns of a kept record. ``_pos`` is its arrival: how many records the operator had seen before it."""
+"""Service columns of a kept record. ``_pos`` is its arrival in the task: how many records the operator had seen before it."""
+
+PLACE: Final = "_place"
+"""Position of a record that waits: with its rank, its arrival among the records of all tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class JoinSide:
 
     def __init__(self, columns: Schema, *, waits: bool, state: dict[str, Any] | None, store: SegmentStore) -> None:
         state = state or {}
-        self.empty = pl.DataFrame(schema={**_STORED, **columns.polars()})
+        self._columns = [*_STORED, *columns.names]
+        self.empty = pl.DataFrame(schema={**_STORED, PLACE: pl.Int64(), RANK: pl.Binary(), **columns.polars()})
         self.waits = waits
         self.closed_to_ms: int = state.get("closed_to", BEFORE_ALL_TIME)
         self._index = _ArrivalIndex(store, state.get("records"), is_by_time=True)
@@ -107,7 +111,7 @@ class JoinSide:
         }
 
     def candidates(self, probes: Probes) -> pl.DataFrame:
-        """Return the kept records that could be partners, and some that could not."""
+        """Return the kept records that could be partners, and some that could not; where they stood is not told."""
         if not len(probes.hashes) or not len(self._index):
             return self.empty
         order = np.argsort(probes.hashes, kind="stable")
@@ -116,15 +120,17 @@ class JoinSide:
         low, high = np.minimum.reduceat(probes.low[order], firsts), np.maximum.reduceat(probes.high[order], firsts)
         # A range leaves out all but the last row at its beginning.
         parts = self._index.ranges(Keys(hashes[firsts]), low - 1, high)
-        return pl.concat([part[self.empty.columns] for part in parts]) if parts else self.empty
+        kept = pl.concat([part[self._columns] for part in parts]) if parts else self.empty[self._columns]
+        nothing = [pl.lit(None, self.empty.schema[name]).alias(name) for name in (PLACE, RANK)]
+        return kept.with_columns(nothing)[self.empty.columns]
 
     def take_closed(self, until: int) -> pl.DataFrame:
-        """Remove and return the records up to ``until`` that waited for a partner and met none, in order of arrival per time."""
+        """Remove and return the records up to ``until`` that waited for a partner and met none."""
         self.closed_to_ms = max(self.closed_to_ms, until)
         waited, marks = self._waiting.take(until), self._matched.take(until)
         if not waited:
             return self.empty
-        frame = pl.concat(waited).sort(TS, maintain_order=True)
+        frame = pl.concat(waited)
         if not marks:
             return frame
         matched = np.concatenate([part.get_column(POS).to_numpy() for part in marks])
@@ -132,7 +138,8 @@ class JoinSide:
 
     def records(self, frame: pl.DataFrame, hashes: pl.Series, arrivals: I64) -> pl.DataFrame:
         """Give rows of the side's input the columns of kept records."""
-        own = [hashes.alias(KEY_HASH), pl.Series(POS, arrivals), pl.lit(value=False).alias(_ALONE)]
+        place = frame.get_column(POS).alias(PLACE)
+        own = [hashes.alias(KEY_HASH), pl.Series(POS, arrivals), place, pl.lit(value=False).alias(_ALONE)]
         return frame.with_columns(own)[self.empty.columns]
 
     def keep(self, records: pl.DataFrame, is_alone: Bools, met: pl.DataFrame) -> None:
@@ -147,7 +154,7 @@ class JoinSide:
         records = records.with_columns(pl.Series(_ALONE, is_alone))[np.flatnonzero(is_open)]
         horizon = self.closed_to_ms + 1
         self._index.forget(horizon)
-        self._index.append(records, horizon)
+        self._index.append(records[self._columns], horizon)
         if self.waits:
             marks = met.filter(pl.col(_ALONE) & (pl.col(TS) >= horizon)).select(TS, POS)
             self._matched.append(marks.unique().sort(TS))

@@ -1,13 +1,13 @@
 """The stream-stream join: two streams whose records meet when their keys are equal and their event times near (Kafka's JoinWindows).
 
 Both sides have one stream time (T1). A record is *closed*, for both sides alike, when ``ts + reach + grace < stream time``: the
-reach of a left record is ``after``, that of a right one ``before``. What is closed on arrival is late, what closes later meets
-nothing any more, and what closes without a partner is shown with nulls: one boundary for all three, as in W5, so that no record
-is shown both with nulls and with a partner (Kafka can). The results of an inner join are those of an outer one without the
-rows of nulls.
+reach of a left record is ``after``, that of a right one ``before``. What is closed before the place at which it comes is late, what closes
+later meets nothing at later places, and what closes without a partner is shown with nulls at the place that closes it: one boundary for all
+three, as in W5, so that no record is shown both with nulls and with a partner (Kafka can). The results of an inner join are those of an outer
+one without the rows of nulls.
 
-At one record's position first come the rows of nulls of what it closes, by (time, left before right, arrival), then its own
-matches by the other record's (time, arrival).
+At one place first come the rows of nulls of what closes there, by (time, left before right, arrival), then matches by (record, the other
+record's time, arrival).
 
 An *eager* join (SS5) shows a record that has no partner at its own position with nulls at once, marked ``preliminary``, and says nothing
 more of it but its matches.
@@ -22,10 +22,22 @@ import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import STRING, Schema
-from engine.frames.clocks import BEFORE_ALL_TIME, I64, running_clock
-from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late, late_rows
+from engine.frames.clocks import I64, NEVER
+from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, RANK, TS, Counters, add_counter, empty_frame, late_rows
 from engine.operators.joins.stream_side import JoinSide, Probes, find_partners
-from engine.operators.joins.stream_stream_rows import Alone, Arrived, Order, Part, Rows, gathered, in_order, nulls, passed
+from engine.operators.joins.stream_stream_rows import (
+    Alone,
+    Arrived,
+    Caused,
+    Order,
+    Part,
+    Rows,
+    caused,
+    gathered,
+    in_order,
+    passed,
+    unmatched,
+)
 from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
@@ -48,7 +60,7 @@ class StreamStreamJoiner(Operator):
         left: columns of the running stream.
         right: columns of the other stream (qualified).
         state: what ``snapshot`` returned, or None. ``spec`` may differ from the one it was made with in grace: what has closed
-            stays closed, what is closed under the new one closes at the next record.
+            stays closed, what is closed under the new one closes at the next place of the streams.
         store: where records live.
     """
 
@@ -64,7 +76,6 @@ class StreamStreamJoiner(Operator):
         self._nothing = empty_frame(self.schema)
         self._hashing = store.hashing
         self._no_right = empty_frame(right)
-        self._clock: int | None = state.get("clock")
         self._arrivals: int = state.get("arrivals", 0)
         self._is_outer = spec.shown_alone
         states = state.get("left"), state.get("right")
@@ -73,11 +84,7 @@ class StreamStreamJoiner(Operator):
             for columns, is_outer, kept in zip((left, carried), self._is_outer, states, strict=True)
         )
         self._reaches = (spec.after_ms, spec.before_ms)
-
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        """Stream time of both sides, under the join's name."""
-        return {self._spec.name: self._clock}
+        self._has_unmatched = any(side.waits for side in self._sides)
 
     @property
     def buffered_rows(self) -> int:
@@ -100,29 +107,27 @@ class StreamStreamJoiner(Operator):
         return min((ms for side in self._sides if (ms := side.oldest_ms) is not None), default=None)
 
     @property
-    def due_in_ms(self) -> int | None:
-        """By how much stream time must advance until a record closes that may come with nulls."""
-        if self._clock is None:
-            return None
+    def due_ms(self) -> int | None:
+        """The time at which a record closes that may come with nulls."""
         earliest = [
             side.earliest_ms + reach
             for side, reach in zip(self._sides, self._reaches, strict=True)
             if side.earliest_ms is not None
         ]
-        return max(min(earliest) + self._spec.grace_ms + 1 - self._clock, 1) if earliest else None
+        return min(earliest) + self._spec.grace_ms + 1 if earliest else None
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
         left, right = (side.snapshot() for side in self._sides)
-        return {"clock": self._clock, "arrivals": self._arrivals, "left": left, "right": right}
+        return {"arrivals": self._arrivals, "left": left, "right": right}
 
     def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
-        """Handle the next records of both sides, then the advance of an idle task (T10).
+        """Handle the next records of both sides, and close what time has passed.
 
         Args:
             frame: the left side's rows in processing order.
             inputs: the right side's records under ``spec.stream_index``.
-            moment: where an advance lets records close.
+            moment: when.
 
         Returns:
             Rows with the left side's columns and ``spec.right_columns``; the time of a match is the later one of the two. Those of an
@@ -130,15 +135,15 @@ class StreamStreamJoiner(Operator):
             ``_key_hash`` is that of the left key, null without one. Counters ``null_value null_key join_window_closed``, late
             rows of the last.
         """
-        counters: Counters = {}
         right = inputs.get(self._spec.stream_index, self._no_right)
+        if frame.is_empty() and right.is_empty() and moment.clock.next_place == NEVER and not moment.is_release:
+            return OperatorOutput(self._nothing)
+        counters: Counters = {}
         arrived = self._arrived((frame, right), counters)
         order = self._order(arrived, moment)
-        if not len(order.clock):
-            return OperatorOutput(self._nothing, empty_late(), counters)
-        self._arrivals += sum(len(side.places) for side in arrived)
+        self._arrivals += len(order.times)
         checked, passing, late = self._split(arrived, order, counters)
-        rows = self._joined(checked, passing, order)
+        rows = self._joined(checked, passing, order, moment)
         return OperatorOutput(rows, late, counters)
 
     def _arrived(self, frames: tuple[pl.DataFrame, pl.DataFrame], counters: Counters) -> tuple[Arrived, Arrived]:
@@ -159,22 +164,12 @@ class StreamStreamJoiner(Operator):
         return Arrived(left, left_hashes, places[: left.height]), Arrived(right, right_hashes, places[left.height :])
 
     def _order(self, arrived: tuple[Arrived, Arrived], moment: BatchTime) -> Order:
-        """Follow the stream time over the records and the advance behind them."""
-        count = sum(len(side.places) for side in arrived)
-        times, positions, offsets = np.empty((3, count), np.int64)
-        for side in arrived:
-            own = side.frame.get_column(TS).to_numpy()
-            times[side.places] = np.where(side.hashes.is_null().to_numpy(), BEFORE_ALL_TIME, own)
-            positions[side.places] = side.frame.get_column(POS).to_numpy()
-            offsets[side.places] = side.frame.get_column(OFFSET).to_numpy()
-        _, clock = running_clock(self._clock, times)
-        last = int(clock[-1]) if count else self._clock
-        self._clock = None if last == BEFORE_ALL_TIME else last
-        if moment.step_ms is not None and self._clock is not None:
-            self._clock += moment.step_ms
-            clock, positions = np.append(clock, self._clock), np.append(positions, moment.position)
-            offsets = np.append(offsets, -1)
-        return Order(clock, positions, offsets, self._arrivals)
+        """Put the records of both sides into one order, with the time before each."""
+        frame = pl.concat([side.frame[[POS, RANK, OFFSET]] for side in arrived])
+        rows = np.empty(frame.height, np.int64)
+        rows[np.concatenate([side.places for side in arrived])] = np.arange(frame.height)
+        places = frame[rows]
+        return Order(places, moment.before(places), self._arrivals)
 
     def _split(
         self, arrived: tuple[Arrived, Arrived], order: Order, counters: Counters
@@ -183,35 +178,40 @@ class StreamStreamJoiner(Operator):
         checked, passing, late, late_places = [], [], [], []
         for records, side, reach in zip(arrived, self._sides, self._reaches, strict=True):
             is_null = records.hashes.is_null().to_numpy()
-            clock = order.clock[records.places]
-            closed_to = np.maximum(clock - reach - self._spec.grace_ms - 1, side.closed_to_ms)
+            before = order.times[records.places]
+            closed_to = np.maximum(before - reach - self._spec.grace_ms - 1, side.closed_to_ms)
             is_late = (records.frame.get_column(TS).to_numpy() <= closed_to) & ~is_null
             checked.append(records.rows(np.flatnonzero(~is_late & ~is_null)))
             passing.append(records.rows(np.flatnonzero(is_null)))
             lost = np.flatnonzero(is_late)
             add_counter(counters, self._spec.name, LATE, len(lost))
-            late.append(late_rows(records.frame[lost], self._spec.name, LATE, pl.Series(clock[lost])))
+            late.append(late_rows(records.frame[lost], self._spec.name, LATE, pl.Series(before[lost])))
             late_places.append(records.places[lost])
         return tuple(checked), tuple(passing), pl.concat(late)[np.argsort(np.concatenate(late_places))]
 
-    def _joined(self, checked: tuple[Arrived, ...], passing: tuple[Arrived, ...], order: Order) -> pl.DataFrame:
-        """Find the matches, close what the clock has passed, take the batch over; give the results in order."""
+    def _joined(
+        self, checked: tuple[Arrived, ...], passing: tuple[Arrived, ...], order: Order, moment: BatchTime
+    ) -> pl.DataFrame:
+        """Find the matches, close what time has passed, take the batch over; give the results in order."""
         probes = [self._probes(which, checked[which], order) for which in (0, 1)]
-        parts = [self._part(which, probes[1 - which], checked[which], passing[which], order) for which in (0, 1)]
+        parts = [self._part(which, probes[1 - which], checked[which], passing[which], order, moment) for which in (0, 1)]
         by_left = find_partners(probes[0], parts[1].targets, self._spec.right_key)
         by_right = find_partners(probes[1], parts[0].targets, self._spec.left_key)
         left = np.concatenate([by_left[0] + parts[0].old, by_right[1]])
         right = np.concatenate([by_left[1], by_right[0] + parts[1].old])
         places = np.concatenate([checked[0].places[by_left[0]], checked[1].places[by_right[0]]])
-        alone = [self._take_over(which, parts[which], met, order) for which, met in enumerate((left, right))]
-        rows = [nulls(parts, alone), Rows(places, left, right), *passed(parts, passing)]
+        alone = [self._take_over(which, parts[which], met, moment) for which, met in enumerate((left, right))]
+        results = [Caused(places, left, right), *passed(parts, passing)]
         if self._spec.is_eager:
             met = (by_left[0], by_right[0])
-            rows += [self._at_once(which, checked[which], parts[which], met[which]) for which in (0, 1) if self._is_outer[which]]
-        return self._assembled(in_order(rows), parts, order)
+            results += [
+                self._at_once(which, checked[which], parts[which], met[which]) for which in (0, 1) if self._is_outer[which]
+            ]
+        rows = [unmatched(parts, alone), caused(results, order, has_unmatched=self._has_unmatched)]
+        return self._assembled(in_order(rows), parts)
 
     @staticmethod
-    def _at_once(which: int, records: Arrived, part: Part, met: I64) -> Rows:
+    def _at_once(which: int, records: Arrived, part: Part, met: I64) -> Caused:
         """Show the new records of a side that meet no partner at their own positions (SS5).
 
         Args:
@@ -224,36 +224,38 @@ class StreamStreamJoiner(Operator):
         has_met[met] = True
         alone = np.flatnonzero(~has_met)
         own, nothing = part.old + alone, np.full(len(alone), -1)
-        return Rows(records.places[alone], nothing if which else own, own if which else nothing)
+        return Caused(records.places[alone], nothing if which else own, own if which else nothing)
 
     def _probes(self, which: int, records: Arrived, order: Order) -> Probes:
-        """Say what each new record of a side can meet: near in time, and not closed at its position."""
+        """Say what each new record of a side can meet: near in time, and not closed before its place."""
         own, other = self._reaches[which], self._reaches[1 - which]
-        times, clock = records.frame.get_column(TS).to_numpy(), order.clock[records.places]
-        low = np.maximum(times - other, clock - other - self._spec.grace_ms)
+        times, before = records.frame.get_column(TS).to_numpy(), order.times[records.places]
+        low = np.maximum(times - other, before - other - self._spec.grace_ms)
         low = np.maximum(low, self._sides[1 - which].closed_to_ms + 1)
         key = [records.frame.get_column(name) for name in (self._spec.left_key, self._spec.right_key)[which]]
         return Probes(records.hashes.to_numpy(), key, low, times + own, records.places + order.first_arrival)
 
-    def _part(self, which: int, probes: Probes, checked: Arrived, passing: Arrived, order: Order) -> Part:
+    def _part(self, which: int, probes: Probes, checked: Arrived, passing: Arrived, order: Order, moment: BatchTime) -> Part:
         """Gather one side's records that results can be made of. What closes leaves the side."""
         side = self._sides[which]
         old = side.candidates(probes)
-        until = int(order.clock[-1]) - self._reaches[which] - self._spec.grace_ms - 1
+        until = side.closed_to_ms
+        if moment.clock.next_place < NEVER or moment.is_release:
+            until = moment.clock.end - self._reaches[which] - self._spec.grace_ms - 1
         new, passed = (
             side.records(records.frame, records.hashes, records.places + order.first_arrival) for records in (checked, passing)
         )
         source = pl.concat([old, new, side.take_closed(until), passed], rechunk=True)
         return Part(source, old.height, old.height + new.height, source.height - passed.height)
 
-    def _take_over(self, which: int, part: Part, met: I64, order: Order) -> Alone:
+    def _take_over(self, which: int, part: Part, met: I64, moment: BatchTime) -> Alone:
         """Keep one side's new records; say what closes without a partner.
 
         Args:
             which: 0 left, 1 right.
             part: its records.
             met: rows of those that met a partner.
-            order: the batch's.
+            moment: when.
         """
         has_met = np.zeros(part.new, np.bool_)
         has_met[met] = True
@@ -266,23 +268,22 @@ class StreamStreamJoiner(Operator):
         is_met = np.isin(arrivals[part.new : part.closed], known.get_column(POS).to_numpy())
         rows = np.concatenate([part.old + np.flatnonzero(~has_met[part.old :]), part.new + np.flatnonzero(~is_met)])
         lasts_to = part.source.get_column(TS).to_numpy()[rows] + self._reaches[which] + self._spec.grace_ms
-        places = np.searchsorted(order.clock, lasts_to, "right")
-        is_closed = places < len(order.clock)
-        return Alone(rows[is_closed], places[is_closed])
+        positions = moment.reached(lasts_to + 1)
+        is_closed = positions < NEVER
+        return Alone(rows[is_closed], positions[is_closed])
 
-    def _assembled(self, rows: Rows, parts: list[Part], order: Order) -> pl.DataFrame:
+    def _assembled(self, rows: Rows, parts: list[Part]) -> pl.DataFrame:
         """Put both sides' columns beside each other."""
-        if not len(rows.places):
+        if not rows.places.height:
             return self._nothing
         left, right = (gathered(part.source, own) for part, own in zip(parts, (rows.left, rows.right), strict=True))
-        offsets = pl.Series(order.offsets[rows.places])
-        own_offset = left.get_column(OFFSET).fill_null(right.get_column(OFFSET))
         service = [
-            pl.Series(POS, order.positions[rows.places]),
+            rows.places.get_column(POS),
             pl.select(pl.max_horizontal(left.get_column(TS), right.get_column(TS)).alias(TS)).to_series(),
-            pl.repeat(0, len(rows.places), dtype=pl.Int8, eager=True).alias(OP),
+            pl.repeat(0, rows.places.height, dtype=pl.Int8, eager=True).alias(OP),
             left.get_column(KEY_HASH),
-            offsets.zip_with(offsets >= 0, own_offset).alias(OFFSET),
+            rows.places.get_column(OFFSET),
+            rows.places.get_column(RANK),
         ]
         others = (*self._spec.right_columns, self._spec.state_column)
         columns = [*left[[name for name in self.schema.names if name not in others]], *right[list(self._spec.right_columns)]]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from engine.frames.clocks import I64
-from engine.frames.frames import POS, TS
+from engine.frames.frames import OFFSET, POS, RANK, TS, with_series
+from engine.frames.places import apart, levels, ordinals, place_order, ranked
+from engine.operators.joins.stream_side import PLACE
+
+UNMATCHED: Final = 0
+CAUSED: Final = 1
+"""At one place what closes without a partner stands before what records make there (SS3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +39,16 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The batch's records of both sides, in order, and the advance of an idle task behind them.
+    """The batch's records of both sides, in order.
 
     Attributes:
-        clock: stream time with each; ``BEFORE_ALL_TIME`` before the first.
-        positions: position of each.
-        offsets: offset of each, -1 of the advance.
+        places: ``_pos``, ``_rank`` and ``_offset`` of each.
+        times: stream time before each.
         first_arrival: how many records came before the batch.
     """
 
-    clock: I64
-    positions: I64
-    offsets: I64
+    places: pl.DataFrame
+    times: I64
     first_arrival: int
 
 
@@ -68,53 +74,82 @@ class Part:
         return self.source[: self.new]
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """One side's records that close without a partner: rows of the part, and the place where each closes."""
+class Alone(NamedTuple):
+    """One side's records that close without a partner: rows of the part, and the position where each closes."""
 
     rows: I64
-    places: I64
+    positions: I64
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Results in order of place: which records stand side by side.
+class Caused(NamedTuple):
+    """Results that records make where they stand.
 
     Attributes:
-        places: place of the record that causes each.
+        causes: place of each one's record in the order of the batch; several of one are by the partner's time and arrival.
         left: row of the left records; -1: nulls.
         right: row of the right records; -1: nulls.
     """
 
-    places: I64
+    causes: I64
     left: I64
     right: I64
 
 
-def nulls(parts: list[Part], alone: list[Alone]) -> Rows:
-    """Order what closes without a partner: by place, event time, left before right, arrival."""
-    rows, places = (np.concatenate([getattr(side, name) for side in alone]) for name in ("rows", "places"))
+class Rows(NamedTuple):
+    """Results: which records stand side by side, and where.
+
+    Attributes:
+        places: ``_pos``, ``_rank`` and ``_offset`` of each.
+        left: as in ``Caused``.
+        right: as in ``Caused``.
+    """
+
+    places: pl.DataFrame
+    left: I64
+    right: I64
+
+
+def unmatched(parts: list[Part], alone: list[Alone]) -> Rows:
+    """Say where what closes without a partner stands: of one place by event time, left before right, arrival."""
+    columns = [PLACE, RANK, OFFSET, TS]
+    frame = pl.concat([part.source[columns][side.rows] for part, side in zip(parts, alone, strict=True)])
+    frame = with_series(frame, pl.Series(POS, np.concatenate([side.positions for side in alone])))
     is_right = np.repeat([False, True], [len(side.rows) for side in alone])
-    times, arrivals = (
-        np.concatenate([part.source.get_column(name).to_numpy()[side.rows] for part, side in zip(parts, alone, strict=True)])
-        for name in (TS, POS)
-    )
-    order = np.lexsort((arrivals, is_right, times, places))
-    rows, is_right = rows[order], is_right[order]
-    return Rows(places[order], np.where(is_right, -1, rows), np.where(is_right, rows, -1))
+    times, arrivals = (frame.get_column(name).to_numpy() for name in (TS, PLACE))
+    places = ranked(frame, UNMATCHED, times, is_right, arrivals, frame.get_column(RANK))[[POS, RANK, OFFSET]]
+    rows = np.concatenate([side.rows for side in alone])
+    return Rows(places, np.where(is_right, -1, rows), np.where(is_right, rows, -1))
 
 
-def passed(parts: list[Part], passing: tuple[Arrived, ...]) -> list[Rows]:
+def passed(parts: list[Part], passing: tuple[Arrived, ...]) -> list[Caused]:
     """The rows of records with a null key, at their own places."""
     left, right = (part.closed + np.arange(len(records.places)) for part, records in zip(parts, passing, strict=True))
     nothing = np.full(max(len(left), len(right)), -1)
-    return [Rows(passing[0].places, left, nothing[: len(left)]), Rows(passing[1].places, nothing[: len(right)], right)]
+    return [Caused(passing[0].places, left, nothing[: len(left)]), Caused(passing[1].places, nothing[: len(right)], right)]
 
 
-def in_order(rows: list[Rows]) -> Rows:
-    """Merge results by place; of one place, those of an earlier list come first."""
-    places = np.concatenate([each.places for each in rows])
-    order = np.argsort(places, kind="stable")
+def caused(results: Sequence[Caused], order: Order, *, has_unmatched: bool) -> Rows:
+    """Say where what records make stands: the first row of each at its own place, further ones at places of their own (T1b).
+
+    Args:
+        results: of different records each.
+        order: of the batch.
+        has_unmatched: whether other rows may stand there.
+    """
+    causes, left, right = (np.concatenate(columns) for columns in zip(*results, strict=True))
+    by_cause = np.argsort(causes, kind="stable")
+    causes = causes[by_cause]
+    places = order.places[causes]
+    if has_unmatched:
+        own = places.get_column(RANK)
+        places = ranked(places, CAUSED, own, within=levels(own))
+    return Rows(apart(places, ordinals(causes)), left[by_cause], right[by_cause])
+
+
+def in_order(rows: Sequence[Rows]) -> Rows:
+    """Bring results into the order of their places."""
+    places = pl.concat([each.places for each in rows])
+    order = place_order(places)
     left, right = np.concatenate([each.left for each in rows]), np.concatenate([each.right for each in rows])
     return Rows(places[order], left[order], right[order])
 

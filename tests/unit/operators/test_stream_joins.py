@@ -10,14 +10,16 @@ import polars as pl
 import pytest
 
 from engine.expressions.types.types import BIGINT, STRING, Schema
+from engine.frames.places import is_further, ranked
 from engine.operators.joins.stream_stream import StreamStreamJoiner
-from engine.operators.operators import BatchTime, OperatorOutput
+from engine.operators.operators import OperatorOutput
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import RunningTimes, unranked
 
 LEFT = Schema((("l.key", STRING), ("l.value", STRING)))
 RIGHT = Schema((("r.key", STRING), ("r.value", STRING)))
-Record = tuple[Literal["l", "r"], str | None, str | None, int]
+Record = tuple[Literal["l", "r", "o"], str | None, str | None, int]
 
 
 class Case:
@@ -29,6 +31,7 @@ class Case:
         self.spec = StreamStreamJoin("r", kind, 1, ("l.key",), ("r.key",), before, after, grace, ("r.value",))
         self.store = MemorySegmentStore()
         self.pos = 0
+        self.times = RunningTimes()
         self.join = StreamStreamJoiner(self.spec, LEFT, RIGHT, None, self.store)
 
     def restart(self, **changes: Any) -> None:
@@ -37,17 +40,24 @@ class Case:
         self.join = StreamStreamJoiner(self.spec, LEFT, RIGHT, state, self.store)
 
     def run(self, *records: Record, advance_ms: int = 0) -> OperatorOutput:
-        left, right = (self._frame(side, records) for side in "lr")
-        self.pos += len(records) + 1
-        return self.join.process(left, {1: right} if right.height else {}, BatchTime(0, self.pos - 1, advance_ms))
+        """One batch behind ``advance_ms`` of silence. Records of ``o`` are those of another task."""
+        left, right, others = (self._frame(side, records, self.pos + advance_ms) for side in "lro")
+        first, self.pos = self.pos, self.pos + advance_ms + len(records) + 1
+        moment = self.times.at([left, right, others], position=self.pos - 1, silence_ms=advance_ms, first=first)
+        return self.join.process(left, {1: right} if right.height else {}, moment)
 
     def pairs(self, *records: Record, advance_ms: int = 0) -> list[tuple[Any, ...]]:
         return self.run(*records, advance_ms=advance_ms).frame.select("l.value", "r.value", "_ts").rows()
 
-    def _frame(self, side: str, records: tuple[Record, ...]) -> pl.DataFrame:
-        rows = [(self.pos + i, ts, v is None, 1, 100 + i, k, v) for i, (own, k, v, ts) in enumerate(records) if own == side]
+    def _frame(self, side: str, records: tuple[Record, ...], first: int) -> pl.DataFrame:
+        rows = [
+            (first + i, ts, v is None, None if k is None else 1, 100 + i, k, v)
+            for i, (own, k, v, ts) in enumerate(records)
+            if own == side
+        ]
         schema = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_offset": pl.Int64}
-        return pl.DataFrame(rows, schema={**schema, f"{side}.key": pl.String, f"{side}.value": pl.String}, orient="row")
+        frame = pl.DataFrame(rows, schema={**schema, f"{side}.key": pl.String, f"{side}.value": pl.String}, orient="row")
+        return unranked(frame)
 
 
 def test_records_meet_within_the_bounds_and_at_the_later_ones_place() -> None:
@@ -138,19 +148,52 @@ def test_null_keys_pass_at_once_where_nulls_may_come_and_move_no_clock(kind: Any
     result = case.run(("l", None, "a", 90), ("r", None, "b", 91), ("l", "k", None, 92))
     assert result.frame.select("l.value", "r.value", "_ts").rows() == shown
     assert result.counters == {("r", "null_key"): 2, ("r", "null_value"): 1}
-    assert case.join.clocks == {"r": None}
+    assert case.run(("l", "k", "x", 1)).counters == {}
 
 
-def test_an_advance_of_an_idle_task_closes_at_its_own_place() -> None:
+def test_silence_closes_at_the_millisecond_that_brings_time_there() -> None:
     case = Case("left")
     case.run(("l", "k", "a", 1))
-    assert case.join.due_in_ms == 6
+    assert case.join.due_ms == 7
     assert case.pairs(advance_ms=5) == []
-    result = case.run(advance_ms=1)
-    assert result.frame.select("_pos", "_ts", "_offset", "l.value").rows() == [(case.pos - 1, 1, 100, "a")]
-    assert case.join.clocks == {"r": 7}
+    first = case.pos
+    result = case.run(("l", "k", "end", 9), advance_ms=1)
+    assert result.frame.select("_pos", "_ts", "_offset", "l.value").rows() == [(first, 1, 100, "a")]
     assert case.run(("l", "k", "late", 1)).counters == {("r", "join_window_closed"): 1}
-    assert case.join.due_in_ms is None
+    assert case.join.due_ms == 15
+
+
+def test_what_a_record_of_another_task_closes_is_shown_at_its_place_and_meets_nothing_behind_it() -> None:
+    case = Case("outer", before=2, after=2)
+    case.run(("l", "k", "a", 1), ("r", "k", "b", 9))
+    first = case.pos
+    result = case.run(("r", "k", "c", 3), ("o", "j", "x", 11), ("o", "j", "y", 12), ("l", "k", "d", 10))
+    assert result.frame.select("_pos", "l.value", "r.value").rows() == [(first + 2, None, "b")]
+    assert result.counters == {("r", "join_window_closed"): 1}
+
+
+def test_a_record_that_moves_time_is_judged_by_the_time_before_it_and_meets_what_it_closes() -> None:
+    case = Case("left", before=0, after=50, grace=0)
+    case.run(("l", "k", "a", 1))
+    assert case.pairs(("r", "k", "b", 51)) == [("a", "b", 51)]
+    case = Case("outer", before=50, after=0, grace=0)
+    case.run(("r", "k", "b", 1))
+    first = case.pos
+    result = case.run(("l", "k", "a", 60), ("l", "k", "late", 2))
+    assert result.frame.select("_pos", "l.value", "r.value").rows() == [(first, None, "b")]
+    assert result.late.select("event_time_ms", "stream_time_ms").rows() == [(2, 60)]
+
+
+def test_further_matches_of_a_record_have_places_of_their_own_and_those_of_a_released_row_do_not() -> None:
+    case = Case(grace=100)
+    case.run(("r", "k", "one", 3), ("r", "k", "two", 4))
+    left = case._frame("l", (("l", "k", "x", 5),), case.pos)
+    moment = case.times.at([left])
+    further = is_further(case.join.process(left, {}, moment).frame.get_column("_rank"))
+    assert further is not None
+    assert further.tolist() == [False, True]
+    released = ranked(left, 1, left["_ts"].to_numpy())
+    assert is_further(case.join.process(released, {}, moment).frame.get_column("_rank")) is None
 
 
 def test_what_can_meet_nothing_is_forgotten() -> None:
@@ -184,9 +227,10 @@ def test_keys_of_several_columns_and_types_meet() -> None:
             schema={**types, **right.polars()},
         ),
     ]
-    result = join.process(frames[0], {1: frames[1]}, BatchTime(position=4))
+    frames = [unranked(frame) for frame in frames]
+    result = join.process(frames[0], {1: frames[1]}, RunningTimes().at(frames))
     assert result.frame.select("l.a", "l.b", "r.value", "r.b").rows() == [("x", 1, "v", 1), (None, None, "v", None)]
-    assert result.frame.columns[5:] == list(join.schema.names)
+    assert result.frame.columns[6:] == list(join.schema.names)
 
 
 def test_an_eager_join_shows_a_record_without_a_partner_at_once_and_again_with_each_partner() -> None:
