@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -24,7 +25,10 @@ class Kept:
 
 @dataclass
 class StreamJoinModel:
-    """What each record causes, one after the other. Output: (position, time, offset, left value, right value); eager: the state, too."""
+    """What happens at each place, one after the other (T1b).
+
+    Output: (position, time, offset, left value, right value); of an eager join the state, too.
+    """
 
     type: str
     before_ms: int
@@ -32,57 +36,68 @@ class StreamJoinModel:
     grace_ms: int
     is_eager: bool = False
     clock: int | None = None
-    arrivals: int = 0
     kept: list[Kept] = field(default_factory=list)
     output: list[tuple[Any, ...]] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
     late: list[tuple[int, int, int]] = field(default_factory=list)
 
-    def record(self, pos: int, side: Side, key: str | None, value: str | None, ts: int) -> None:
+    def place(self, pos: int, rows: Sequence[tuple[int, Side, str | None, str | None, int]]) -> None:
+        """Judge the rows of a place by the time before it, then let time rise. Rows: offset, side, key, value, time."""
+        before = len(self.output)
+        for row in rows:
+            self._record(pos, *row)
+        matches, self.output[before:] = self.output[before:], []
+        times = [ts for _, _, key, value, ts in rows if key is not None and value is not None]
+        if times:
+            self.rise(pos, max(times) if self.clock is None else max(*times, self.clock))
+        self.output += matches
+
+    def _record(self, pos: int, offset: int, side: Side, key: str | None, value: str | None, ts: int) -> None:
         if value is None:
             self.counters["null_value"] += 1
         elif key is None:
             self.counters["null_key"] += 1
             if self._comes_with_nulls(side):
-                self._emit(pos, ts, pos, {side: value})
+                self._emit(pos, ts, offset, {side: value})
         else:
-            self._accept(pos, side, key, value, ts)
+            self._accept(pos, offset, side, key, value, ts)
 
-    def advance(self, pos: int, advance_ms: int) -> None:
-        if self.clock is not None and advance_ms:
-            self.clock += advance_ms
-            self._close(pos, None)
-
-    def _accept(self, pos: int, side: Side, key: str, value: str, ts: int) -> None:
-        self.clock = ts if self.clock is None else max(self.clock, ts)
-        new = Kept(side, key, value, ts, pos, self.after_ms if side == "left" else self.before_ms)
-        if self._is_closed(new):
-            self.counters["join_window_closed"] += 1
-            self.late.append((ts, self.clock, pos))
-            return
-        self._close(pos, pos)
-        partners = [other for other in self.kept if other.side != side and other.key == key and self._is_near(new, other)]
-        if self.is_eager and not partners and self._comes_with_nulls(side):
-            self._emit(pos, ts, pos, {side: value}, "preliminary")
-        for other in sorted(partners, key=lambda each: (each.ts, each.arrival)):
-            new.has_met = other.has_met = True
-            self._emit(pos, max(ts, other.ts), pos, {side: value, other.side: other.value})
-        self.kept.append(new)
-
-    def _close(self, pos: int, offset: int | None) -> None:
+    def rise(self, pos: int, time: int) -> None:
+        """Let time rise at a place, and show what it closes there."""
+        self.clock = time
         closed = [each for each in self.kept if self._is_closed(each)]
         for each in sorted(closed, key=lambda each: (each.ts, each.side, each.arrival)):
             self.kept.remove(each)
             if not each.has_met and not self.is_eager and self._comes_with_nulls(each.side):
-                self._emit(pos, each.ts, each.arrival if offset is None else offset, {each.side: each.value})
+                self._emit(pos, each.ts, each.arrival, {each.side: each.value})
+
+    def silence(self, first: int, ms: int) -> None:
+        """T10: time rises by a millisecond at each place from the first on."""
+        if self.clock is not None:
+            for place in range(ms):
+                self.rise(first + place, self.clock + 1)
+
+    def _accept(self, pos: int, offset: int, side: Side, key: str, value: str, ts: int) -> None:
+        new = Kept(side, key, value, ts, offset, self.after_ms if side == "left" else self.before_ms)
+        if self._is_closed(new):
+            assert self.clock is not None
+            self.counters["join_window_closed"] += 1
+            self.late.append((ts, self.clock, offset))
+            return
+        partners = [other for other in self.kept if other.side != side and other.key == key and self._is_near(new, other)]
+        if self.is_eager and not partners and self._comes_with_nulls(side):
+            self._emit(pos, ts, offset, {side: value}, "preliminary")
+        for other in sorted(partners, key=lambda each: (each.ts, each.arrival)):
+            new.has_met = other.has_met = True
+            self._emit(pos, max(ts, other.ts), offset, {side: value, other.side: other.value})
+        self.kept.append(new)
 
     def _is_near(self, one: Kept, other: Kept) -> bool:
         left, right = (one, other) if one.side == "left" else (other, one)
         return left.ts - self.before_ms <= right.ts <= left.ts + self.after_ms
 
     def _is_closed(self, record: Kept) -> bool:
-        assert self.clock is not None
-        return record.ts + record.reach + self.grace_ms < self.clock
+        return self.clock is not None and record.ts + record.reach + self.grace_ms < self.clock
 
     def _comes_with_nulls(self, side: Side) -> bool:
         return self.type in {"outer", side}

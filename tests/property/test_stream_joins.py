@@ -1,11 +1,12 @@
-"""A stream-stream join equals the record-by-record model, in every slicing, with restarts and with idle advances in between."""
+"""A stream-stream join equals the record-by-record model, in every slicing, in any number of tasks, with restarts and silences."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import polars as pl
@@ -13,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.expressions.types.types import STRING, Schema
-from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.frames.frames import SERVICE_COLUMNS
+from engine.frames.hashing import UNSEEDED, KeyHash, key_hash
+from engine.frames.places import place_order, ranked
 from engine.operators.joins.stream_stream import StreamStreamJoiner
-from engine.operators.operators import BatchTime
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import STREAMS, RunningTimes, unranked
 from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.stream_join_model import Side, StreamJoinModel
@@ -49,89 +52,149 @@ specs = st.builds(
     st.sampled_from([0, 3, 20]),
 )
 eager = st.builds(lambda spec, kind: replace(spec, type=kind, is_eager=True), specs, st.sampled_from(["left", "right", "outer"]))
-advances = st.dictionaries(st.integers(1, 60), st.integers(0, 15), max_size=3)
+silences = st.dictionaries(st.integers(0, 59), st.integers(0, 15), max_size=3)
 
 
-def frame(records: list[tuple[int, Record]], side: Side) -> pl.DataFrame:
-    """The rows of one side; a record's position is ten times its place, its offset the place."""
+def frame(records: list[tuple[int, int, Record]], side: Side) -> pl.DataFrame:
+    """The rows of one side, given the position and offset of each record. Time released those that share a position."""
     alias = side[0]
-    rows = [(10 * pos, ts, value is None, 7, pos, key, value) for pos, (where, key, value, ts) in records if where == side]
+    rows = [
+        (pos, ts, value is None, None if key is None else 7, offset, key, value)
+        for pos, offset, (where, key, value, ts) in records
+        if where == side
+    ]
     schema = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_offset": pl.Int64}
-    return pl.DataFrame(rows, schema={**schema, f"{alias}.key": pl.String, f"{alias}.value": pl.String}, orient="row")
+    schema |= {f"{alias}.key": pl.String, f"{alias}.value": pl.String}
+    result = unranked(pl.DataFrame(rows, schema=schema, orient="row"))
+    is_released = result["_pos"].is_duplicated()
+    ranks = ranked(result, 1, result["_offset"].to_numpy())["_rank"]
+    return result.with_columns(ranks.zip_with(is_released, result["_rank"]))
 
 
-def expected(spec: StreamStreamJoin, records: list[Record], advances: dict[int, int]) -> StreamJoinModel:
+class Layout:
+    """Where records stand: behind silences, and some left ones where time released them together with the one before them.
+
+    Args:
+        records: in order.
+        silences: offset of a record → milliseconds before it.
+        released: offsets of left records that stand at the place of the left record before them.
+    """
+
+    def __init__(self, records: list[Record], silences: dict[int, int], released: set[int]) -> None:
+        self.silences = {offset: ms for offset, ms in silences.items() if offset < len(records)}
+        self.positions: list[int] = []
+        for offset, record in enumerate(records):
+            are_left = offset > 0 and record[0] == records[offset - 1][0] == "left"
+            if are_left and offset in released and offset not in self.silences:
+                self.positions.append(self.positions[-1])
+            else:
+                last = self.positions[-1] if offset else -1
+                self.positions.append(last + 1 + self.silences.get(offset, 0))
+
+    def bounds(self, cuts: Iterable[int]) -> list[int]:
+        """Where batches begin, and the end: never inside of a place, always at a silence."""
+        count = len(self.positions)
+        inner = {cut for cut in cuts if 0 < cut < count and self.positions[cut] != self.positions[cut - 1]}
+        return sorted({0, count, *inner, *self.silences})
+
+
+def expected(spec: StreamStreamJoin, records: list[Record], layout: Layout) -> StreamJoinModel:
     model = StreamJoinModel(spec.type, spec.before_ms, spec.after_ms, spec.grace_ms, spec.is_eager)
-    for pos, (side, key, value, ts) in enumerate(records):
-        model.record(pos, side, key, value, ts)
-        model.advance(pos + 1, advances.get(pos + 1, 0))
+    for position, rows in groupby(enumerate(records), key=lambda each: layout.positions[each[0]]):
+        own = [(offset, *record) for offset, record in rows]
+        silence_ms = layout.silences.get(own[0][0], 0)
+        model.silence(position - silence_ms, silence_ms)
+        model.place(position, own)
     return model
 
 
 class Runner:
-    """Feeds batches to a join, restarting it from its state after each if asked to."""
+    """Feeds batches to the tasks of a join, restarting them from their states after each if asked to."""
 
-    def __init__(self, spec: StreamStreamJoin, hashing: KeyHash = UNSEEDED) -> None:
-        self.store = MemorySegmentStore(hashing)
+    def __init__(self, spec: StreamStreamJoin, hashing: KeyHash = UNSEEDED, tasks: int = 1) -> None:
+        self.stores = [MemorySegmentStore(hashing) for _ in range(tasks)]
+        self.times = RunningTimes()
+        self.position = 0
         self.output: list[tuple[Any, ...]] = []
         self.counters: Counter[str] = Counter()
         self.late: list[tuple[Any, ...]] = []
-        self.start(spec, None)
+        self.start(spec, [None] * tasks)
 
-    def start(self, spec: StreamStreamJoin, state: dict[str, Any] | None) -> None:
-        self.join = StreamStreamJoiner(spec, LEFT, RIGHT, state, self.store)
+    def start(self, spec: StreamStreamJoin, states: Sequence[dict[str, Any] | None]) -> None:
+        self.joins = [
+            StreamStreamJoiner(spec, LEFT, RIGHT, state, store) for state, store in zip(states, self.stores, strict=True)
+        ]
 
-    def run(self, batch: list[tuple[int, Record]], end: int, advance_ms: int = 0) -> None:
-        right = frame(batch, "right")
-        moment = BatchTime(position=10 * end - 5, advance_ms=advance_ms)
-        result = self.join.process(frame(batch, "left"), {1: right} if right.height else {}, moment)
-        assert result.frame.columns == ["_pos", "_ts", "_op", "_key_hash", "_offset", *self.join.schema.names]
-        assert result.frame["_pos"].is_sorted()
-        places = (pl.col("_pos") + 5) // 10
-        states = (self.join.schema.names[-1],) if "$state" in self.join.schema.names[-1] else ()
-        self.output += result.frame.select(places, "_ts", "_offset", "l.value", "r.value", *states).rows()
-        for (operator, reason), count in result.counters.items():
-            assert operator == "r"
-            self.counters[reason] += count
-        self.late += result.late.select("event_time_ms", "stream_time_ms", "offset").rows()
+    def run(self, batch: list[tuple[int, int, Record]], silence_ms: int = 0) -> None:
+        """Handle records with their positions and offsets, behind a silence."""
+        first = self.position
+        self.position = batch[-1][0] + 1 if batch else first + silence_ms
+        left, right = frame(batch, "left"), frame(batch, "right")
+        moment = self.times.at([left, right], first=first, silence_ms=silence_ms, position=self.position)
+        shares = zip(self.joins, self._shares(left, "l.key"), self._shares(right, "r.key"), strict=True)
+        results = [join.process(own, {1: other} if other.height else {}, moment) for join, own, other in shares]
+        for result in results:
+            assert result.frame.columns == [*SERVICE_COLUMNS, *self.joins[0].schema.names]
+            assert place_order(result.frame).tolist() == list(range(result.frame.height))
+            for (operator, reason), count in result.counters.items():
+                assert operator == "r"
+                self.counters[reason] += count
+        together = pl.concat([result.frame for result in results])
+        names = self.joins[0].schema.names
+        states = (names[-1],) if "$state" in names[-1] else ()
+        shown = together[place_order(together)].select("_pos", "_ts", "_offset", "l.value", "r.value", *states)
+        self.output += shown.rows()
+        late = pl.concat([result.late for result in results]).select("event_time_ms", "stream_time_ms", "offset")
+        assert len(results) > 1 or late["offset"].is_sorted()
+        self.late += late.sort("offset").rows()
+
+    def _shares(self, rows: pl.DataFrame, key: str) -> list[pl.DataFrame]:
+        tasks = key_hash(rows, [key]).fill_null(0).to_numpy() % len(self.joins)
+        return [rows.filter(pl.Series(tasks == task)) for task in range(len(self.joins))]
 
     def restart(self, spec: StreamStreamJoin) -> None:
-        state = json.loads(json.dumps(self.join.snapshot()))
-        self.store.purge()
-        self.start(spec, state)
+        states = [json.loads(json.dumps(join.snapshot())) for join in self.joins]
+        for store in self.stores:
+            store.purge()
+        self.start(spec, states)
 
 
-@settings(max_examples=examples(100), deadline=None)
+def numbered(records: list[Record], positions: Sequence[int] | None = None) -> list[tuple[int, int, Record]]:
+    """Records with their positions and offsets."""
+    return [(offset if positions is None else positions[offset], offset, each) for offset, each in enumerate(records)]
+
+
+@settings(max_examples=examples(150), deadline=None)
 @given(
     spec=specs | eager,
     records=records,
-    cuts=st.sets(st.integers(1, 59)),
-    advances=advances,
-    is_single=st.booleans(),
+    cuts=st.sets(st.integers(1, 59)) | st.just(set(range(60))),
+    silences=silences,
+    released=st.sets(st.integers(1, 59)),
     restarts=st.booleans(),
     hashing=hashings(),
+    tasks=st.integers(1, 3),
 )
-def test_join_equals_the_model_in_every_slicing(
+def test_join_equals_the_model_in_every_slicing_and_number_of_tasks(
     spec: StreamStreamJoin,
     records: list[Record],
     cuts: set[int],
-    advances: dict[int, int],
-    is_single: bool,
+    silences: dict[int, int],
+    released: set[int],
     restarts: bool,
     hashing: KeyHash,
+    tasks: int,
 ) -> None:
-    runner, model = Runner(spec, hashing), expected(spec, records, advances)
-    order = list(enumerate(records))
-    inner = range(1, len(records)) if is_single else cuts | advances.keys()
-    bounds = sorted({0, len(records), *(cut for cut in inner if cut < len(records))})
-    for start, stop in pairwise(bounds):
-        runner.run(order[start:stop], stop, advances.get(stop, 0))
+    layout = Layout(records, silences, released)
+    runner, model = Runner(spec, hashing, tasks), expected(spec, records, layout)
+    order = numbered(records, layout.positions)
+    for start, stop in pairwise(layout.bounds(cuts)):
+        runner.run(order[start:stop], layout.silences.get(start, 0))
         if restarts:
             runner.restart(spec)
     assert runner.output == model.output
     assert +runner.counters == +model.counters
     assert runner.late == model.late
-    assert runner.join.clocks == {"r": model.clock}
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -140,12 +203,12 @@ def test_no_record_is_shown_with_nulls_and_a_partner_also_when_the_grace_changes
     spec: StreamStreamJoin, records: list[Record], cut: int, grace_ms: int
 ) -> None:
     runner = Runner(spec)
-    order = [(pos, (side, key, f"{pos}", ts)) for pos, (side, key, _, ts) in enumerate(records)]
-    runner.run(order[:cut], cut)
+    order = numbered([(side, key, f"{offset}", ts) for offset, (side, key, _, ts) in enumerate(records)])
+    runner.run(order[:cut])
     after = StreamStreamJoin("r", spec.type, 1, ("l.key",), ("r.key",), spec.before_ms, spec.after_ms, grace_ms, ("r.value",))
     runner.restart(after)
-    runner.run(order[cut:], len(records))
-    runner.run([], len(records), 1_000)
+    runner.run(order[cut:])
+    runner.run([], 1_000)
     shown = [(left, right) for *_, left, right in runner.output]
     assert len(shown) == len(set(shown))
     for place in (0, 1):
@@ -154,18 +217,20 @@ def test_no_record_is_shown_with_nulls_and_a_partner_also_when_the_grace_changes
         assert not alone & paired
     if spec.type == "outer":
         late = {str(offset) for *_, offset in runner.late}
-        assert {value for row in shown for value in row if value is not None} == {str(pos) for pos, _ in order} - late
+        assert {value for row in shown for value in row if value is not None} == {str(offset) for _, offset, _ in order} - late
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(spec=specs, records=records, advance_ms=st.integers(1, 60))
-def test_due_in_says_when_an_advance_closes_something(spec: StreamStreamJoin, records: list[Record], advance_ms: int) -> None:
+@given(spec=specs, records=records, silence_ms=st.integers(1, 60))
+def test_the_due_time_is_the_first_at_which_silence_closes_something(
+    spec: StreamStreamJoin, records: list[Record], silence_ms: int
+) -> None:
     runner = Runner(spec)
-    runner.run(list(enumerate(records)), len(records))
-    due_in_ms = runner.join.due_in_ms
+    runner.run(numbered(records))
+    due_ms = runner.joins[0].due_ms
     shown = len(runner.output)
-    runner.run([], len(records), advance_ms)
-    if due_in_ms is None or advance_ms < due_in_ms:
+    runner.run([], silence_ms)
+    if due_ms is None or runner.times.times[STREAMS] < due_ms:
         assert len(runner.output) == shown
 
 
@@ -177,16 +242,16 @@ def test_an_eager_join_shows_each_record_at_once_and_keeps_none_to_show_it_later
     """SS5: every record that is not late is in a row of its own position; the matches are those of the join that waits."""
     runner, waiting = Runner(spec), Runner(replace(spec, is_eager=False))
     bounds = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})
-    order = [(pos, (side, key, f"{pos}", ts)) for pos, (side, key, _, ts) in enumerate(records)]
+    order = numbered([(side, key, f"{offset}", ts) for offset, (side, key, _, ts) in enumerate(records)])
     for start, stop in pairwise(bounds):
         for each in (runner, waiting):
-            each.run(order[start:stop], stop)
-        assert runner.join.due_in_ms is None
+            each.run(order[start:stop])
+        assert runner.joins[0].due_ms is None
     matches = [row[:5] for row in runner.output if None not in row[3:5]]
     assert matches == [row for row in waiting.output if None not in row[3:5]]
     late = {offset for *_, offset in runner.late}
     outer = ("left", "right") if spec.type == "outer" else (spec.type,)
-    expected = {pos for pos, (side, *_) in order if side in outer} - late
+    expected = {pos for pos, _, (side, *_) in order if side in outer} - late
     assert expected <= {row[0] for row in runner.output}
     states = {row[5] for row in runner.output if None not in row[3:5]}
     assert states <= {"final"}
