@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -81,7 +82,7 @@ class Waiting(NamedTuple):
 
 @dataclass
 class JoinModel:
-    """J1–J11 and T10 over one record after the other. ``now_ms`` is the wall clock of the batch that a record comes with."""
+    """J1–J11 and T10, place after place (T1b). ``now_ms`` is the wall clock of the batch that a record comes with."""
 
     type: str
     retention_ms: int | None
@@ -100,16 +101,29 @@ class JoinModel:
     def __post_init__(self) -> None:
         self.table = TableModel(self.retention_ms)
 
-    def put(self, pos: int, key: str | None, value: str | None, ts: int) -> None:
+    def put(self, offset: int, key: str | None, value: str | None, ts: int) -> None:
         if key is None:
             self.counters["table_null_key"] += 1
             return
         self.counters["out_of_order"] += self.retention_ms is None and self.table.is_out_of_order(key, ts)
         if not self.table.put(key, value, ts):
             self.counters["table_history_expired"] += 1
-            self.late_rows.append(("table_history_expired", ts, pos))
+            self.late_rows.append(("table_history_expired", ts, offset))
 
-    def record(self, pos: int, key: str | None, value: str | None, ts: int) -> None:
+    def place(self, pos: int, rows: Sequence[tuple[int, str | None, str | None, int]]) -> None:
+        """Judge the stream's rows of a place by the time before it, then let time rise. Rows: offset, key, value, time."""
+        for row in rows:
+            self._record(pos, *row)
+        times = [ts for _, key, value, ts in rows if key is not None and value is not None]
+        self._rise(pos, max([*times, *([] if self.clock is None else [self.clock])], default=None))
+
+    def silence(self, first: int, ms: int) -> None:
+        """T10: time rises by a millisecond at each place from the first on."""
+        if self.clock is not None:
+            for place in range(ms):
+                self._rise(first + place, self.clock + 1)
+
+    def _record(self, pos: int, offset: int, key: str | None, value: str | None, ts: int) -> None:
         if value is None:
             self.counters["null_value"] += 1
         elif key is None:
@@ -117,24 +131,24 @@ class JoinModel:
             if self.type == "left":
                 self.output.append((pos, ts, key, value, None, "null_key"))
         elif self.grace_ms is None:
-            self._release(pos, Waiting(ts, pos, key, value, self.now_ms))
+            self._release(pos, Waiting(ts, offset, key, value, self.now_ms))
         elif self.clock is not None and ts < self.clock - self.grace_ms:
             reason = {"join": "late_joined", "drop": "late_dropped", "divert": "late_diverted"}[self.late]
             self.counters[reason] += 1
             if self.late == "join":
-                self._join(pos, key, value, ts, pos)
+                self._join(pos, key, value, ts, offset)
             else:
-                self.late_rows.append((reason, ts, pos))
+                self.late_rows.append((reason, ts, offset))
         else:
-            self.waiting.append(Waiting(ts, pos, key, value, self.now_ms))
-            self.clock = ts if self.clock is None else max(self.clock, ts)
-            self._release_due(pos)
+            self.waiting.append(Waiting(ts, offset, key, value, self.now_ms))
 
-    def advance(self, pos: int, advance_ms: int) -> None:
-        """T10: the clock of an idle task goes on."""
-        if advance_ms and self.clock is not None and self.grace_ms is not None:
-            self.clock += advance_ms
-            self._release_due(pos)
+    def _rise(self, pos: int, time: int | None) -> None:
+        self.clock = time
+        if time is not None and self.grace_ms is not None:
+            until = time - self.grace_ms
+            for entry in sorted(entry for entry in self.waiting if entry.ts <= until):
+                self.waiting.remove(entry)
+                self._release(pos, entry)
 
     def end_batch(self, pos: int, reached_ms: int) -> None:
         """J9, with the table read so far that rows up to ``reached_ms`` need not wait."""
@@ -148,14 +162,6 @@ class JoinModel:
             self.counters["hold_expired"] += head.ts > reached_ms
             self.held.pop(0)
             self._join(pos, head.key, head.value, head.ts, head.arrival)
-
-    def _release_due(self, pos: int) -> None:
-        assert self.grace_ms is not None
-        assert self.clock is not None
-        until = self.clock - self.grace_ms
-        for entry in sorted(entry for entry in self.waiting if entry.ts <= until):
-            self.waiting.remove(entry)
-            self._release(pos, entry)
 
     def _release(self, pos: int, entry: Waiting) -> None:
         if self.hold is not None:

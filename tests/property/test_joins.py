@@ -1,9 +1,10 @@
-"""A join equals the record-by-record model, in every slicing of the same order and with a restart between any two batches."""
+"""A join equals the model of places, in every slicing, in any number of tasks and with a restart between any two batches."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,14 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.expressions.types.types import STRING, Schema
+from engine.frames.frames import SERVICE_COLUMNS
 from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.frames.places import place_order
 from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
-from engine.operators.operators import BatchTime
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import RunningTimes
 from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.join_model import JoinModel
+from tests.property.layout import Layout, released_together, shares
 
 STREAM = Schema((("s.key", STRING), ("s.value", STRING)))
 TABLE = Schema((("w.key", STRING), ("w.value", STRING)))
@@ -45,98 +49,130 @@ specs = st.builds(
 )
 
 
-def frame(records: list[tuple[int, Record]], side: str, alias: str, hashing: KeyHash) -> pl.DataFrame:
-    rows = [(2 * pos, ts, value is None, pos, key, value) for pos, (where, key, value, ts) in records if where == side]
+def frame(records: list[tuple[int, int, Record]], side: str, alias: str, hashing: KeyHash) -> pl.DataFrame:
+    """The records of one input, given the position and offset of each."""
+    rows = [(pos, ts, value is None, offset, key, value) for pos, offset, (where, key, value, ts) in records if where == side]
     schema = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_offset": pl.Int64, f"{alias}.key": pl.String}
     result = pl.DataFrame(rows, schema={**schema, f"{alias}.value": pl.String}, orient="row")
-    return result.with_columns(hashing.of(result, [f"{alias}.key"]))
+    result = released_together(result.with_columns(hashing.of(result, [f"{alias}.key"])))
+    return result[[*SERVICE_COLUMNS, f"{alias}.key", f"{alias}.value"]]
 
 
-def expected(spec: StreamTableJoin, records: list[Record], advances: dict[int, int]) -> JoinModel:
-    model = JoinModel(spec.type, spec.history_retention_ms, spec.grace_ms, spec.late, spec.expired)
-    for pos, (side, key, value, ts) in enumerate(records):
-        (model.put if side == "table" else model.record)(pos, key, value, ts)
-        model.advance(pos + 1, advances.get(pos + 1, 0))
-    return model
+def handle(model: JoinModel, layout: Layout) -> Iterator[tuple[int, int]]:
+    """Let the model handle place after place; yields the first and the last offset of each."""
+    for position, silence_ms, rows in layout.places():
+        model.silence(position - silence_ms, silence_ms)
+        own = [(offset, *record[1:]) for offset, record in rows]
+        if rows[0][1][0] == "table":
+            model.put(*own[0])
+        else:
+            model.place(position, own)
+        yield own[0][0], own[-1][0]
 
 
 class Runner:
-    """Feeds batches to a join, restarting it from its state after each."""
+    """Feeds batches to the tasks of a join, restarting them from their states after each."""
 
-    def __init__(self, spec: StreamTableJoin, keys: JoinKeys, hashing: KeyHash = UNSEEDED) -> None:
-        self.store = MemorySegmentStore(hashing)
+    def __init__(self, spec: StreamTableJoin, keys: JoinKeys, hashing: KeyHash = UNSEEDED, tasks: int = 1) -> None:
+        self.hashing = hashing
+        self.stores = [MemorySegmentStore(hashing) for _ in range(tasks)]
         self.keys = keys
+        self.times = RunningTimes()
+        self.position = 0
         self.output: list[tuple[Any, ...]] = []
         self.counters: Counter[str] = Counter()
         self.late: list[tuple[Any, ...]] = []
-        self.start(spec, None)
+        self.start(spec, [None] * tasks)
 
-    def start(self, spec: StreamTableJoin, state: dict[str, Any] | None) -> None:
-        self.join = StreamTableJoiner(spec, STREAM, TABLE, self.keys, state, self.store)
+    def start(self, spec: StreamTableJoin, states: Sequence[dict[str, Any] | None]) -> None:
+        each = zip(states, self.stores, strict=True)
+        self.joins = [StreamTableJoiner(spec, STREAM, TABLE, self.keys, state, store) for state, store in each]
 
-    def run(self, batch: list[tuple[int, Record]], moment: BatchTime) -> None:
-        puts = frame(batch, "table", "w", self.store.hashing)
-        result = self.join.process(frame(batch, "stream", "s", self.store.hashing), {0: puts} if puts.height else {}, moment)
-        assert result.frame["_pos"].is_sorted()
-        places = (pl.col("_pos") + 1) // 2  # a moment's position lies between two records
-        self.output += result.frame.select(places, "_ts", "s.key", "s.value", "w.value", "w.$match").rows()
-        for (operator, reason), count in result.counters.items():
-            assert operator == "w"
-            self.counters[reason] += count
-        self.late += result.late.select("reason", "event_time_ms", "offset").rows()
+    def run(self, batch: list[tuple[int, int, Record]], silence_ms: int = 0) -> None:
+        """Handle records with their positions and offsets, behind a silence."""
+        first = self.position
+        self.position = batch[-1][0] + 1 if batch else first + silence_ms
+        stream, table = frame(batch, "stream", "s", self.hashing), frame(batch, "table", "w", self.hashing)
+        moment = self.times.at([stream], {0: table}, first=first, silence_ms=silence_ms, position=self.position)
+        count = len(self.joins)
+        tasks = zip(self.joins, shares(stream, "s.key", count), shares(table, "w.key", count), strict=True)
+        results = [join.process(rows, {0: puts} if puts.height else {}, moment) for join, rows, puts in tasks]
+        for result in results:
+            assert place_order(result.frame).tolist() == list(range(result.frame.height))
+            for (operator, reason), number in result.counters.items():
+                assert operator == "w"
+                self.counters[reason] += number
+            self.late += result.late.select("reason", "event_time_ms", "offset").rows()
+        together = pl.concat([result.frame for result in results])
+        columns = ["_pos", "_ts", "s.key", "s.value", "w.value", "w.$match"]
+        self.output += together[place_order(together)].select(columns).rows()
 
     def restart(self, spec: StreamTableJoin) -> None:
-        state = json.loads(json.dumps(self.join.snapshot()))
-        self.store.purge()
-        self.start(spec, state)
+        states = [json.loads(json.dumps(join.snapshot())) for join in self.joins]
+        for store in self.stores:
+            store.purge()
+        self.start(spec, states)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     spec=specs,
     records=records,
-    cuts=st.sets(st.integers(1, 49)),
-    advances=st.dictionaries(st.integers(1, 50), st.integers(0, 15), max_size=3),
-    is_single=st.booleans(),
+    cuts=st.sets(st.integers(1, 49)) | st.just(set(range(50))),
+    silences=st.dictionaries(st.integers(0, 49), st.integers(0, 15), max_size=3),
+    released=st.sets(st.integers(1, 49)),
     keys=st.builds(JoinKeys, st.booleans(), st.booleans()),
     hashing=hashings(),
+    tasks=st.integers(1, 3),
 )
-def test_join_equals_the_model_in_every_slicing(
+def test_join_equals_the_model_in_every_slicing_and_number_of_tasks(
     spec: StreamTableJoin,
     records: list[Record],
     cuts: set[int],
-    advances: dict[int, int],
-    is_single: bool,
+    silences: dict[int, int],
+    released: set[int],
     keys: JoinKeys,
     hashing: KeyHash,
+    tasks: int,
 ) -> None:
-    runner, model = Runner(spec, keys, hashing), expected(spec, records, advances)
-    order = list(enumerate(records))
-    inner = range(1, len(records)) if is_single else cuts | advances.keys()
-    for start, stop in pairwise(sorted({0, len(records), *(cut for cut in inner if cut < len(records))})):
-        runner.run(order[start:stop], BatchTime(position=2 * stop - 1, advance_ms=advances.get(stop, 0)))
+    layout = Layout(records, "stream", silences, released)
+    runner = Runner(spec, keys, hashing, tasks)
+    model = JoinModel(spec.type, spec.history_retention_ms, spec.grace_ms, spec.late, spec.expired)
+    order = layout.rows
+    for start, stop in pairwise(layout.bounds(cuts)):
+        runner.run(order[start:stop], layout.silences.get(start, 0))
         runner.restart(spec)
+    assert len(list(handle(model, layout))) <= len(records)
     assert runner.output == model.output
     assert +runner.counters == +model.counters
     assert sorted(runner.late) == sorted(model.late_rows)
-    assert runner.join.buffered_rows == len(model.waiting)
-    assert runner.join.clocks["w.table"] == model.table.clock
+    assert sum(join.buffered_rows for join in runner.joins) == len(model.waiting)
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(records=records, cut=st.integers(0, 50), graces=st.tuples(st.integers(0, 15), st.integers(0, 15)))
-def test_a_changed_grace_holds_from_the_next_record_on(records: list[Record], cut: int, graces: tuple[int, int]) -> None:
+@given(
+    records=records,
+    released=st.sets(st.integers(1, 49)),
+    cut=st.integers(0, 50),
+    graces=st.tuples(st.integers(0, 15), st.integers(0, 15)),
+    tasks=st.integers(1, 3),
+)
+def test_a_changed_grace_holds_from_the_next_record_on(
+    records: list[Record], released: set[int], cut: int, graces: tuple[int, int], tasks: int
+) -> None:
     before, after = (
         StreamTableJoin("w", "left", 0, ("s.key",), ("w.key",), 20, grace, "join", "null", ("w.value",)) for grace in graces
     )
-    runner = Runner(before, JoinKeys(is_stream_hashed=True, is_table_hashed=True))
+    runner = Runner(before, JoinKeys(is_stream_hashed=True, is_table_hashed=True), tasks=tasks)
     model = JoinModel("left", 20, graces[0], "join", "null")
-    order = list(enumerate(records))
-    runner.run(order[:cut], BatchTime(position=2 * cut))
+    layout = Layout(records, "stream", {}, released)
+    cut = max((bound for bound in layout.bounds(range(50)) if bound <= cut), default=0)
+    runner.run(layout.rows[:cut])
     runner.restart(after)
-    runner.run(order[cut:], BatchTime(position=2 * len(order)))
-    for pos, (side, key, value, ts) in order:
-        if pos == cut:
+    runner.run(layout.rows[cut:])
+    if cut == 0:
+        model.grace_ms = graces[1]
+    for _, last in handle(model, layout):
+        if last + 1 == cut:
             model.grace_ms = graces[1]
-        (model.put if side == "table" else model.record)(pos, key, value, ts)
     assert runner.output == model.output

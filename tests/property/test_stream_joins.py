@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.frames import SERVICE_COLUMNS
-from engine.frames.hashing import UNSEEDED, KeyHash, key_hash
-from engine.frames.places import place_order, ranked
+from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.frames.places import place_order
 from engine.operators.joins.stream_stream import StreamStreamJoiner
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.state.segments.memory import MemorySegmentStore
-from tests.batch_times import STREAMS, RunningTimes, unranked
+from tests.batch_times import STREAMS, RunningTimes
 from tests.examples import examples
 from tests.property.hashings import hashings
+from tests.property.layout import Layout, released_together, shares
 from tests.property.stream_join_model import Side, StreamJoinModel
 
 LEFT = Schema((("l.key", STRING), ("l.value", STRING)))
@@ -56,7 +57,7 @@ silences = st.dictionaries(st.integers(0, 59), st.integers(0, 15), max_size=3)
 
 
 def frame(records: list[tuple[int, int, Record]], side: Side) -> pl.DataFrame:
-    """The rows of one side, given the position and offset of each record. Time released those that share a position."""
+    """The rows of one side, given the position and offset of each record."""
     alias = side[0]
     rows = [
         (pos, ts, value is None, None if key is None else 7, offset, key, value)
@@ -65,46 +66,14 @@ def frame(records: list[tuple[int, int, Record]], side: Side) -> pl.DataFrame:
     ]
     schema = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_offset": pl.Int64}
     schema |= {f"{alias}.key": pl.String, f"{alias}.value": pl.String}
-    result = unranked(pl.DataFrame(rows, schema=schema, orient="row"))
-    is_released = result["_pos"].is_duplicated()
-    ranks = ranked(result, 1, result["_offset"].to_numpy())["_rank"]
-    return result.with_columns(ranks.zip_with(is_released, result["_rank"]))
+    return released_together(pl.DataFrame(rows, schema=schema, orient="row"))
 
 
-class Layout:
-    """Where records stand: behind silences, and some left ones where time released them together with the one before them.
-
-    Args:
-        records: in order.
-        silences: offset of a record → milliseconds before it.
-        released: offsets of left records that stand at the place of the left record before them.
-    """
-
-    def __init__(self, records: list[Record], silences: dict[int, int], released: set[int]) -> None:
-        self.silences = {offset: ms for offset, ms in silences.items() if offset < len(records)}
-        self.positions: list[int] = []
-        for offset, record in enumerate(records):
-            are_left = offset > 0 and record[0] == records[offset - 1][0] == "left"
-            if are_left and offset in released and offset not in self.silences:
-                self.positions.append(self.positions[-1])
-            else:
-                last = self.positions[-1] if offset else -1
-                self.positions.append(last + 1 + self.silences.get(offset, 0))
-
-    def bounds(self, cuts: Iterable[int]) -> list[int]:
-        """Where batches begin, and the end: never inside of a place, always at a silence."""
-        count = len(self.positions)
-        inner = {cut for cut in cuts if 0 < cut < count and self.positions[cut] != self.positions[cut - 1]}
-        return sorted({0, count, *inner, *self.silences})
-
-
-def expected(spec: StreamStreamJoin, records: list[Record], layout: Layout) -> StreamJoinModel:
+def expected(spec: StreamStreamJoin, layout: Layout) -> StreamJoinModel:
     model = StreamJoinModel(spec.type, spec.before_ms, spec.after_ms, spec.grace_ms, spec.is_eager)
-    for position, rows in groupby(enumerate(records), key=lambda each: layout.positions[each[0]]):
-        own = [(offset, *record) for offset, record in rows]
-        silence_ms = layout.silences.get(own[0][0], 0)
+    for position, silence_ms, rows in layout.places():
         model.silence(position - silence_ms, silence_ms)
-        model.place(position, own)
+        model.place(position, [(offset, *record) for offset, record in rows])
     return model
 
 
@@ -131,8 +100,10 @@ class Runner:
         self.position = batch[-1][0] + 1 if batch else first + silence_ms
         left, right = frame(batch, "left"), frame(batch, "right")
         moment = self.times.at([left, right], first=first, silence_ms=silence_ms, position=self.position)
-        shares = zip(self.joins, self._shares(left, "l.key"), self._shares(right, "r.key"), strict=True)
-        results = [join.process(own, {1: other} if other.height else {}, moment) for join, own, other in shares]
+        tasks = zip(
+            self.joins, *(shares(rows, key, len(self.joins)) for rows, key in ((left, "l.key"), (right, "r.key"))), strict=True
+        )
+        results = [join.process(own, {1: other} if other.height else {}, moment) for join, own, other in tasks]
         for result in results:
             assert result.frame.columns == [*SERVICE_COLUMNS, *self.joins[0].schema.names]
             assert place_order(result.frame).tolist() == list(range(result.frame.height))
@@ -148,10 +119,6 @@ class Runner:
         assert len(results) > 1 or late["offset"].is_sorted()
         self.late += late.sort("offset").rows()
 
-    def _shares(self, rows: pl.DataFrame, key: str) -> list[pl.DataFrame]:
-        tasks = key_hash(rows, [key]).fill_null(0).to_numpy() % len(self.joins)
-        return [rows.filter(pl.Series(tasks == task)) for task in range(len(self.joins))]
-
     def restart(self, spec: StreamStreamJoin) -> None:
         states = [json.loads(json.dumps(join.snapshot())) for join in self.joins]
         for store in self.stores:
@@ -159,9 +126,9 @@ class Runner:
         self.start(spec, states)
 
 
-def numbered(records: list[Record], positions: Sequence[int] | None = None) -> list[tuple[int, int, Record]]:
-    """Records with their positions and offsets."""
-    return [(offset if positions is None else positions[offset], offset, each) for offset, each in enumerate(records)]
+def numbered(records: list[Record]) -> list[tuple[int, int, Record]]:
+    """Records with their positions and offsets, one at a place."""
+    return Layout(records, "left", {}, set()).rows
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -185,9 +152,9 @@ def test_join_equals_the_model_in_every_slicing_and_number_of_tasks(
     hashing: KeyHash,
     tasks: int,
 ) -> None:
-    layout = Layout(records, silences, released)
-    runner, model = Runner(spec, hashing, tasks), expected(spec, records, layout)
-    order = numbered(records, layout.positions)
+    layout = Layout(records, "left", silences, released)
+    runner, model = Runner(spec, hashing, tasks), expected(spec, layout)
+    order = layout.rows
     for start, stop in pairwise(layout.bounds(cuts)):
         runner.run(order[start:stop], layout.silences.get(start, 0))
         if restarts:
