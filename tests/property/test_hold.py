@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.clocks import AFTER_ALL_TIME
 from engine.frames.hashing import key_hash
+from engine.frames.places import place_order
 from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
-from engine.operators.operators import BatchTime, TableProgress
+from engine.operators.operators import TableProgress
 from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import RunningTimes, unranked
 from tests.examples import examples
 from tests.property.join_model import JoinModel
 
@@ -34,13 +36,13 @@ record = st.tuples(
 
 
 class Batch(NamedTuple):
-    """What one batch brings: its records, how much time went by, how far the table was read, whether the task is idle."""
+    """What one batch brings: its records, how much time went by, how far the table was read, how long the silence before them lasts."""
 
     records: list[Record]
     passed_ms: int
     read_by_ms: int
     is_at_end: bool
-    advance_ms: int
+    silence_ms: int
     is_restarted: bool
 
 
@@ -71,7 +73,7 @@ def frame(records: list[Record], side: str, first: int) -> pl.DataFrame:
     rows = [(first + i, ts, v is None, first + i, k, v) for i, (own, k, v, ts) in enumerate(records) if own == side]
     schema = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_offset": pl.Int64, f"{alias}.key": pl.String}
     result = pl.DataFrame(rows, schema={**schema, f"{alias}.value": pl.String}, orient="row")
-    return result.with_columns(key_hash(result, [f"{alias}.key"]))
+    return unranked(result.with_columns(key_hash(result, [f"{alias}.key"])))
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -91,25 +93,38 @@ def test_hold_equals_the_model_for_the_same_batches(
     model = JoinModel(kind, times[0], times[1], late, "null", hold)
     output: list[tuple[Any, ...]] = []
     counters: Counter[str] = Counter()
-    pos, read_to_ms = 0, 0
+    first, read_to_ms, times_of_query = 0, 0, RunningTimes()
     for batch in batches:
         model.now_ms += batch.passed_ms
         read_to_ms += batch.read_by_ms
         progress = TableProgress(read_to_ms, AFTER_ALL_TIME if batch.is_at_end else read_to_ms)
+        pos = first + batch.silence_ms
         end = pos + len(batch.records)
-        puts = frame(batch.records, "table", pos)
-        moment = BatchTime(model.now_ms, end, batch.advance_ms, {0: progress})
-        result = join.process(frame(batch.records, "stream", pos), {0: puts} if puts.height else {}, moment)
+        stream, puts = (frame(batch.records, side, pos) for side in ("stream", "table"))
+        moment = times_of_query.at(
+            [stream],
+            {0: puts},
+            now_ms=model.now_ms,
+            position=end,
+            silence_ms=batch.silence_ms,
+            first=first,
+            progress={0: progress},
+        )
+        result = join.process(stream, {0: puts} if puts.height else {}, moment)
+        assert place_order(result.frame).tolist() == list(range(result.frame.height))
         output += result.frame.select("_pos", "_ts", "s.key", "s.value", "w.value", "w.$match").rows()
         counters.update({reason: count for (_, reason), count in result.counters.items()})
-        for place, (side, key, value, ts) in enumerate(batch.records):
-            (model.put if side == "table" else model.record)(pos + place, key, value, ts)
-        model.advance(end, batch.advance_ms)
+        model.silence(first, batch.silence_ms)
+        for place, (side, key, value, ts) in enumerate(batch.records, pos):
+            if side == "table":
+                model.put(place, key, value, ts)
+            else:
+                model.place(place, [(place, key, value, ts)])
         reached = progress.read_to_ms if hold.until == "table_time" else progress.caught_up_to_ms
         model.end_batch(end, reached - hold.slack_ms)
         assert join.buffered_rows == len(model.waiting) + len(model.held)
         assert join.wakes_at_ms == min((each.buffered_at + hold.at_most_ms for each in model.held), default=None)
-        pos = end + 1
+        first = end + 1
         if batch.is_restarted:
             state = json.loads(json.dumps(join.snapshot()))
             store.purge()

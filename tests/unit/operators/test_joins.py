@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
+import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.clocks import AFTER_ALL_TIME, Clock
 from engine.frames.hashing import key_hash
+from engine.frames.places import apart, is_further
 from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
 from engine.operators.operators import BatchTime, OperatorOutput, TableProgress
 from engine.plan.operators.stream_table_join import Hold, StreamTableJoin
@@ -141,6 +143,24 @@ def test_a_put_older_than_retention_is_counted_and_kept() -> None:
     assert result.frame["w.value"].to_list() == ["edge"]
     assert result.counters == {("w", "table_history_expired"): 1}
     assert result.late.select("reason", "event_time_ms", "stream_time_ms").rows() == [("table_history_expired", 19, 30)]
+
+
+def test_further_rows_of_a_record_are_judged_and_released_behind_it() -> None:
+    case = Case(grace_ms=2, late="drop")
+    case.run(("s", "k", "before", 10))
+    first = case.pos
+    moves = case._frame("s", (("s", "k", "record", 20),), first)
+    rows = moves[[0, 0, 0, 0]].with_columns(
+        pl.Series("_ts", [8, 8, 18, 30]), pl.Series("s.value", ["own", "late", "due", "waits"])
+    )
+    rows = apart(rows, np.array([0, 1, 2, 3]))
+    result = case.join.process(rows, {}, case.times.at([moves], {0: rows.clear()}))
+    assert result.late["record"].str.json_path_match("$['s.value']").to_list() == ["late"]
+    assert result.frame.select("_pos", "s.value").rows() == [(first, "own"), (first, "before"), (first, "due")]
+    further = is_further(result.frame["_rank"])
+    assert further is not None
+    assert further.tolist() == [False, False, True]
+    assert case.join.buffered_rows == 1
 
 
 def test_an_unversioned_table_answers_by_arrival_and_counts_disorder() -> None:
