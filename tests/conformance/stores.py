@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import STRING, Schema
-from engine.frames.clocks import AFTER_ALL_TIME
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, Clock
 from engine.frames.frames import KEY_HASH, TS
 from engine.frames.hashing import key_hash
 from engine.state.segments.memory import MemorySegmentStore
@@ -27,6 +27,7 @@ class StoreMachine:
         self._frame = _frame(steps)
         self._retention_ms = op["history_retention_ms"]
         self._segments = MemorySegmentStore()
+        self._time = BEFORE_ALL_TIME
         self._table = VersionedTable(_COLUMNS, ["key"], self._retention_ms, None, self._segments)
 
     def restart(self) -> None:
@@ -36,7 +37,10 @@ class StoreMachine:
     def run(self, start: int, end: int) -> list[Any]:
         steps, frame = self._steps[start:end], self._frame.slice(start, end - start)
         is_put = np.array([step["op"] in ("put", "delete") for step in steps])
-        batch = self._table.open(frame.filter(pl.Series(is_put)))
+        puts = frame.filter(pl.Series(is_put))
+        clock = Clock(self._time).rising(puts["_pos"].to_numpy(), puts[TS].to_numpy(), self._time)
+        self._time = clock.end
+        batch = self._table.open(puts, clock)
         accepted = np.zeros(len(steps), np.bool_)
         accepted[np.flatnonzero(is_put)] = batch.accepted
         valid_to = np.full(len(steps), AFTER_ALL_TIME)

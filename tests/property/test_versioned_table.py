@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.expressions.types.types import STRING, Schema
-from engine.frames.clocks import AFTER_ALL_TIME
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, Clock
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.state.segments.memory import MemorySegmentStore
 from engine.state.sorted.versioned_table import MATCH_NAMES, VersionedTable
@@ -46,8 +46,23 @@ def expected(steps: list[Step], retention_ms: int | None) -> list[Any]:
     return results
 
 
-def run(table: VersionedTable, steps: list[Step], first: int, hashing: KeyHash = UNSEEDED) -> list[Any]:
-    """Run steps as one batch whose first position is ``first``."""
+class Batches:
+    """Gives a table its time, batch after batch."""
+
+    def __init__(self) -> None:
+        self.time = BEFORE_ALL_TIME
+
+    def clock(self, puts: pl.DataFrame) -> Clock:
+        places, times = puts["_pos"].to_numpy(), puts["_ts"].to_numpy()
+        clock = Clock(self.time).rising(places, times, self.time)
+        self.time = clock.end
+        return clock
+
+
+def run(
+    table: VersionedTable, steps: list[Step], first: int, batches: Batches, hashing: KeyHash = UNSEEDED, task: int | None = None
+) -> list[Any]:
+    """Run steps as one batch whose first position is ``first``; the table has the keys of one of two tasks, or all."""
     frame = pl.DataFrame(
         {
             "_pos": np.arange(first, first + len(steps)),
@@ -60,7 +75,12 @@ def run(table: VersionedTable, steps: list[Step], first: int, hashing: KeyHash =
     frame = frame.with_columns(hashing.of(frame, ["key"]))
     kinds = np.array([kind for kind, *_ in steps])
     is_put = kinds == "put"
-    batch = table.open(frame.filter(pl.Series(is_put)))
+    clock = batches.clock(frame.filter(pl.Series(is_put)))
+    if task is not None:
+        own = np.array([KEYS.index(key) % 2 == task for _, key, _, _ in steps], np.bool_)
+        steps = [each for each, is_own in zip(steps, own, strict=True) if is_own]
+        frame, kinds, is_put = frame.filter(pl.Series(own)), kinds[own], is_put[own]
+    batch = table.open(frame.filter(pl.Series(is_put)), clock)
     ends = iter(batch.put_valid_to().tolist())
     accepted = iter(batch.accepted.tolist())
     as_of = np.where(kinds == "latest", AFTER_ALL_TIME, frame["_ts"].to_numpy())
@@ -75,7 +95,7 @@ def run(table: VersionedTable, steps: list[Step], first: int, hashing: KeyHash =
             results.append((ok, end(next(ends)) if ok else None))
         elif kind == "history":
             history = batch.history(
-                int(frame["_key_hash"][i]), [frame["key"][i : i + 1]], min(ts, more), max(ts, more), first + i
+                int(frame["_key_hash"][i]), [frame["key"][i : i + 1]], min(ts, more), max(ts, more), int(frame["_pos"][i])
             )
             rows = history.versions.select("_ts", "value").rows()
             results.append([(*row, end(stop)) for row, stop in zip(rows, history.valid_to, strict=True)])
@@ -104,8 +124,9 @@ def test_versioned_table_equals_the_model_in_every_slicing(
     table = VersionedTable(COLUMNS, ["key"], retention_ms, None, store)
     bounds = range(len(steps) + 1) if is_single else sorted({0, len(steps), *(cut for cut in cuts if cut < len(steps))})
     results: list[Any] = []
+    batches = Batches()
     for start, stop in pairwise(bounds):
-        results += run(table, steps[start:stop], start, hashing)
+        results += run(table, steps[start:stop], start, batches, hashing)
         state = json.loads(json.dumps(table.snapshot()))
         store.purge()
         table = VersionedTable(COLUMNS, ["key"], retention_ms, state, store)
@@ -126,10 +147,24 @@ def test_merging_segments_changes_no_answer(
     every = [*steps, *shifted, *(("as_of", KEYS[ts % 3], as_of, 0) for ts, as_of in reads)]
     store = MemorySegmentStore(hashing)
     one, many = (VersionedTable(COLUMNS, ["key"], 20, None, store) for _ in range(2))
-    at_once = run(one, every, 0, hashing)
-    singly = [result for i, step in enumerate(every) for result in run(many, [step], i, hashing)]
+    at_once = run(one, every, 0, Batches(), hashing)
+    batches = Batches()
+    singly = [result for i, step in enumerate(every) for result in run(many, [step], i, batches, hashing)]
     assert singly == at_once
-    assert many.clock == one.clock
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(steps=steps, retention_ms=st.integers(0, 25), cuts=st.sets(st.integers(0, 60)))
+def test_the_keys_of_two_tasks_answer_as_those_of_one(steps: list[Step], retention_ms: int, cuts: set[int]) -> None:
+    """V1: one clock for all keys of the table, whatever their tasks."""
+    found: list[list[Any]] = []
+    for task in (0, 1):
+        table, batches = VersionedTable(COLUMNS, ["key"], retention_ms, None, MemorySegmentStore()), Batches()
+        found.append([])
+        for start, stop in pairwise(sorted({0, len(steps), *(cut for cut in cuts if cut < len(steps))})):
+            found[-1] += run(table, steps[start:stop], start, batches, task=task)
+    own = [iter(each) for each in found]
+    assert [next(own[KEYS.index(key) % 2]) for _, key, _, _ in steps] == expected(steps, retention_ms)
 
 
 def test_a_tombstone_whose_validity_reaches_into_the_retained_history_answers_deleted() -> None:
@@ -141,12 +176,13 @@ def test_a_tombstone_whose_validity_reaches_into_the_retained_history_answers_de
         ("as_of", "a", 9, 0),
     ]
     table = VersionedTable(COLUMNS, ["key"], 10, None, MemorySegmentStore())
-    assert [status for status, *_ in run(table, steps, 0)[3:]] == ["deleted", "history_expired"]
+    assert [status for status, *_ in run(table, steps, 0, Batches())[3:]] == ["deleted", "history_expired"]
 
 
 def test_a_tombstone_that_was_forgotten_as_the_latest_version_stays_so_whenever_segments_were_merged() -> None:
     steps: list[Step] = [("put", "a", 5, None), ("put", "b", 20, "y"), ("put", "a", 20, "z"), ("as_of", "a", 12, 0)]
     whole = VersionedTable(COLUMNS, ["key"], 10, None, MemorySegmentStore())
     apart = VersionedTable(COLUMNS, ["key"], 10, None, MemorySegmentStore())
-    found = [run(whole, steps, 0)[-1], [run(apart, [step], place) for place, step in enumerate(steps)][-1][0]]
+    batches = Batches()
+    found = [run(whole, steps, 0, Batches())[-1], [run(apart, [step], place, batches) for place, step in enumerate(steps)][-1][0]]
     assert [status for status, *_ in found] == ["no_version", "no_version"]

@@ -5,28 +5,30 @@ from __future__ import annotations
 import polars as pl
 
 from engine.expressions.types.types import BIGINT, STRING, Schema
-from engine.operators.operators import BatchTime, OperatorOutput
+from engine.frames.places import is_further
+from engine.operators.operators import OperatorOutput
 from engine.operators.rows.table_filter import LATE_END, TableFilterer
 from engine.plan.operators.table_filter import TableFilter
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import RunningTimes, unranked
 
 SCHEMA = Schema((("t.key", STRING), ("t.number", BIGINT)))
 SPEC = TableFilter("kept", "t.number > 0", ("t.key",), 100)
 
 
 def process(spec: TableFilter, *changes: tuple[str | None, int | None, int], is_delete: bool = False) -> OperatorOutput:
-    return TableFilterer(spec, SCHEMA, None, MemorySegmentStore()).process(
-        frame_of(*changes, is_delete=is_delete), {}, BatchTime()
-    )
+    frame = frame_of(*changes, is_delete=is_delete)
+    moment = RunningTimes().at([frame], is_table=True)
+    return TableFilterer(spec, SCHEMA, None, MemorySegmentStore()).process(frame, {}, moment)
 
 
 def frame_of(*changes: tuple[str | None, int | None, int], is_delete: bool = False) -> pl.DataFrame:
-    return pl.DataFrame(
+    frame = pl.DataFrame(
         {
             "_pos": range(len(changes)),
             "_ts": [ts for *_, ts in changes],
             "_op": [int(is_delete and i == len(changes) - 1) for i in range(len(changes))],
-            "_key_hash": [0] * len(changes),
+            "_key_hash": [None if key is None else 0 for key, *_ in changes],
             "_offset": range(len(changes)),
             "t.key": [key for key, *_ in changes],
             "t.number": [number for _, number, _ in changes],
@@ -40,6 +42,7 @@ def frame_of(*changes: tuple[str | None, int | None, int], is_delete: bool = Fal
             **SCHEMA.polars(),
         },
     )
+    return unranked(frame)
 
 
 def told(output: OperatorOutput) -> list[tuple[object, ...]]:
@@ -62,6 +65,9 @@ def test_versioned_result_is_asked_as_of_the_failing_rows_own_time() -> None:
 
 def test_a_late_row_ends_where_a_delete_was_not_worth_telling() -> None:
     output = process(SPEC, ("a", -1, 10), ("a", 1, 5), ("a", 2, 7))
+    further = is_further(output.frame["_rank"])
+    assert further is not None
+    assert further.tolist() == [False, True, False]
     assert told(output) == [(1, 5, 0, "a", 1), (1, 10, LATE_END, "a", None), (2, 7, 0, "a", 2)]
 
 
@@ -85,7 +91,9 @@ def test_null_keys_and_expired_changes_are_counted_and_the_latter_kept() -> None
 
 def test_rows_that_fail_are_not_kept_for_ever_over_an_unversioned_table() -> None:
     operator = TableFilterer(TableFilter("kept", "t.number > 0", ("t.key",), None), SCHEMA, None, MemorySegmentStore())
+    times = RunningTimes()
     for key in range(200):
         for number in (1, -1):
-            operator.process(frame_of((f"k{key}", number, key)), {}, BatchTime())
+            frame = frame_of((f"k{key}", number, key))
+            operator.process(frame, {}, times.at([frame], is_table=True))
     assert sum(entry["rows"] for entry in operator.snapshot()["passed"]["versions"]) < 20

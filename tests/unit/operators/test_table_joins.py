@@ -12,11 +12,13 @@ import pytest
 from engine.expressions.types.types import BIGINT, INT, STRING, Schema
 from engine.frames.clocks import AFTER_ALL_TIME
 from engine.frames.hashing import key_hash
+from engine.frames.places import place_order
 from engine.operators.joins.table_table import TableTableJoiner
-from engine.operators.operators import BatchTime
+from engine.operators.operators import OperatorOutput
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.state.segments.memory import MemorySegmentStore
 from engine.state.sorted.version_search import MAX_LISTED, VersionSearch
+from tests.batch_times import RunningTimes, unranked
 
 LEFT = Schema((("l.id", INT), ("l.value", STRING)))
 RIGHT = Schema((("r.id", BIGINT), ("r.value", STRING)))
@@ -29,12 +31,12 @@ Change = tuple[str, int | None, str | None, int]
 
 def side(changes: list[tuple[int, Change]], name: str, schema: Schema) -> pl.DataFrame:
     rows = [(pos, change) for pos, change in changes if change[0] == name]
-    return pl.DataFrame(
+    frame = pl.DataFrame(
         {
             "_pos": [pos for pos, _ in rows],
             "_ts": [change[3] for _, change in rows],
             "_op": [int(change[2] is None) for _, change in rows],
-            "_key_hash": [0] * len(rows),
+            "_key_hash": [None if change[1] is None else 0 for _, change in rows],
             "_offset": [pos for pos, _ in rows],
             f"{name}.id": [change[1] for _, change in rows],
             f"{name}.value": [change[2] for _, change in rows],
@@ -48,13 +50,21 @@ def side(changes: list[tuple[int, Change]], name: str, schema: Schema) -> pl.Dat
             **schema.polars(),
         },
     )
+    return unranked(frame)
+
+
+def process(joiner: TableTableJoiner, times: RunningTimes, changes: list[tuple[int, Change]]) -> OperatorOutput:
+    """One batch of changes at their positions."""
+    left, right = side(changes, "l", LEFT), side(changes, "r", RIGHT)
+    return joiner.process(left, {4: right} if right.height else {}, times.at([left], {4: right}, is_table=True))
 
 
 def told(spec: TableTableJoin, *changes: Change) -> list[tuple[Any, ...]]:
     """(position, time, left value, right value) of what one batch tells; a delete has ``None`` for its values."""
     placed = list(enumerate(changes))
     joiner = TableTableJoiner(spec, LEFT, RIGHT, None, MemorySegmentStore())
-    output = joiner.process(side(placed, "l", LEFT), {4: side(placed, "r", RIGHT)}, BatchTime())
+    output = process(joiner, RunningTimes(), placed)
+    assert place_order(output.frame).tolist() == list(range(output.frame.height))
     rows = output.frame.select("_pos", "_ts", "_op", "l.value", "r.value").rows()
     return [(pos, ts, *(("delete",) if op else values)) for pos, ts, op, *values in rows]
 
@@ -95,7 +105,7 @@ def rows_of(type_: str, key: str) -> list[tuple[Any, ...]]:
         (4, ("r", 1, None, 2)),
         (5, ("r", 2**40, None, 2)),
     ]
-    output = joiner.process(side(changes, "l", LEFT), {4: side(changes, "r", RIGHT)}, BatchTime()).frame
+    output = process(joiner, RunningTimes(), changes).frame
     assert output.schema["l.id"] == pl.Int32
     assert output.schema["r.id"] == pl.Int64
     return output.select("_op", pl.col(key).alias("key"), "l.id", "l.value", "r.id", "r.value").rows()
@@ -148,11 +158,11 @@ def test_a_versioned_result_does_not_remember_deletes_for_ever(left_retention_ms
     store = MemorySegmentStore()
     spec = replace(INNER, is_result_versioned=True, left_retention_ms=left_retention_ms)
     joiner = TableTableJoiner(spec, LEFT, RIGHT, None, store)
+    times = RunningTimes()
     for key in range(200):
         for value in ("a", None):
-            change: list[tuple[int, Change]] = [(key, ("l", key, value, 50 * key))]
-            joiner.process(side(change, "l", LEFT), {}, BatchTime())
-            joiner.process(side([], "l", LEFT), {4: side([(key, ("r", key, value, 50 * key))], "r", RIGHT)}, BatchTime())
+            process(joiner, times, [(key, ("l", key, value, 50 * key))])
+            process(joiner, times, [(key, ("r", key, value, 50 * key))])
     kept = joiner.snapshot()
     assert [sum(entry["rows"] for entry in kept[name]["versions"]) < 20 for name in ("left", "right")] == [True, True]
 
@@ -160,11 +170,11 @@ def test_a_versioned_result_does_not_remember_deletes_for_ever(left_retention_ms
 def test_unversioned_sides_do_not_keep_their_deletes_for_ever() -> None:
     store = MemorySegmentStore()
     joiner = TableTableJoiner(replace(INNER, left_retention_ms=None, right_retention_ms=None), LEFT, RIGHT, None, store)
+    times = RunningTimes()
     for key in range(200):
         for value in ("a", None):
-            change: list[tuple[int, Change]] = [(key, ("l", key, value, key))]
-            joiner.process(side(change, "l", LEFT), {}, BatchTime())
-            joiner.process(side([], "l", LEFT), {4: side([(key, ("r", key, value, key))], "r", RIGHT)}, BatchTime())
+            process(joiner, times, [(key, ("l", key, value, key))])
+            process(joiner, times, [(key, ("r", key, value, key))])
     kept = joiner.snapshot()
     assert [sum(entry["rows"] for entry in kept[name]["versions"]) < 20 for name in ("left", "right")] == [True, True]
 
@@ -177,12 +187,26 @@ def test_null_keys_and_expired_changes_are_counted_and_the_latter_kept() -> None
         (2, ("l", 2, "b", 99)),
         (3, ("l", 2, "b", 100)),
     ]
-    output = joiner.process(side(changes, "l", LEFT), {}, BatchTime())
+    output = process(joiner, RunningTimes(), changes)
     assert output.counters == {("r", "null_key"): 1, ("r", "table_history_expired"): 1}
     assert output.late.select("input", "reason", "event_time_ms", "stream_time_ms", "offset").rows() == [
         ("r", "table_history_expired", 99, 200, 2)
     ]
-    assert joiner.clocks == {"r.left": 200, "r.right": None}
+
+
+def test_a_change_in_another_task_moves_the_table_time() -> None:
+    joiner = TableTableJoiner(INNER, LEFT, RIGHT, None, MemorySegmentStore())
+    changes: list[tuple[int, Change]] = [
+        (0, ("l", 1, "a", 1)),
+        (1, ("l", 2, "b", 200)),
+        (2, ("r", 1, "c", 1)),
+        (3, ("l", 1, "d", 2)),
+    ]
+    left, right = side(changes, "l", LEFT), side(changes, "r", RIGHT)
+    moment = RunningTimes().at([left], {4: right}, is_table=True)
+    output = joiner.process(left.filter(pl.col("l.id") == 1), {4: right}, moment)
+    assert output.frame.select("_pos", "l.value", "r.value").rows() == [(2, "a", "c")]
+    assert output.late.select("event_time_ms", "stream_time_ms", "offset").rows() == [(2, 200, 3)]
 
 
 def test_complete_history_tells_again_every_version_that_a_late_change_alters() -> None:
