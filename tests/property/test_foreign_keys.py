@@ -1,34 +1,33 @@
-"""The three operators of a foreign-key join equal the record-by-record model: in every slicing, through restarts, in many tasks."""
+"""The three operators of a foreign-key join equal the record-by-record model: in every slicing, through restarts, in any number of tasks."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from random import Random
 from typing import Any
 
-import numpy as np
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.expressions.types.types import BIGINT, INT, STRING, ColumnType, Schema
-from engine.frames.frames import SERVICE_COLUMNS, empty_frame
-from engine.frames.hashing import UNSEEDED, KeyHash
+from engine.frames.frames import POS, RANK, SERVICE_COLUMNS, empty_frame
+from engine.frames.hashing import UNSEEDED, KeyHash, key_hash
+from engine.frames.places import apart, is_further, ordinals, place_order
 from engine.operators.joins.foreign_key import ForeignKeyAnswerer, ForeignKeyResolver, ForeignKeySubscriber
 from engine.operators.operators import BatchTime, Operator
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
 from engine.plan.operators.foreign_keys import answer_schema, foreign_key_columns, subscription_schema
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import RunningTimes, unranked
 from tests.examples import examples
 from tests.property.foreign_key_model import Change, ForeignKeyModel, Output
 from tests.property.hashings import hashings
 
 LEFT = Schema((("o.key", STRING), ("o.fk", STRING), ("o.value", STRING)))
 RIGHT = Schema((("c.key", STRING), ("c.value", STRING)))
-LONG_RETENTION = 1_000
 
 change = st.builds(
     lambda side, ts, key, foreign_key, value, is_delete: (
@@ -49,7 +48,7 @@ retentions = st.tuples(st.none() | st.integers(0, 20), st.none() | st.integers(0
 
 
 class Chain:
-    """The three steps of one task each, or of several tasks behind exchanges; every task has its own store."""
+    """The three steps, each in as many tasks, with exchanges between them; every task has its own store."""
 
     def __init__(
         self,
@@ -62,6 +61,8 @@ class Chain:
         hashing: KeyHash = UNSEEDED,
     ) -> None:
         self.hashing = hashing
+        self.tasks = tasks
+        self.times = RunningTimes()
         left, self.right = schemas
         key = left.names[:1]
         subscription = ForeignKeySubscription("c", type_, key, foreign_key, retentions[0], left.names)
@@ -89,76 +90,38 @@ class Chain:
                 store.purge()
             self.stages[place] = [make(state, store) for state, store in zip(states, self.stores[place], strict=True)]
 
-    def process(self, place: int, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], task: int = 0) -> pl.DataFrame:
-        operator = self.stages[place][task]
-        result = operator.process(frame, inputs, BatchTime())
-        assert result.frame.schema == empty_frame(operator.schema).schema
-        assert result.frame["_pos"].is_sorted()
-        for (name, reason), count in result.counters.items():
-            assert name == "c"
-            self.counters[place, reason] += count
-        self.late += [(place, offset) for offset in result.late["offset"]]
-        return result.frame
-
-    def exchanged(self, frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-        return frame.with_columns(self.hashing.of(frame, key))
-
-    def split(self, frame: pl.DataFrame, key: Sequence[str], tasks: int) -> list[pl.DataFrame]:
-        """The rows of each task; those with a null key go to task 0."""
-        places = self.hashing.of(frame, key).fill_null(0).to_numpy() % tasks
-        return [frame.filter(pl.Series(places == task)) for task in range(tasks)]
-
     def run(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-        """One batch through one task a step; positions between the steps are other ones of the same order."""
-        messages = self.process(0, left, {})
-        messages = self.exchanged(messages, self.exchange).with_columns(pl.col("_pos") * 3)
-        puts = {7: right.with_columns(pl.col("_pos") * 3)} if right.height else {}
-        answers = self.exchanged(self.process(1, messages, puts), self.left_key).with_columns(pl.col("_pos") * 2)
-        return self.process(2, answers, {}).with_columns(pl.col("_pos") // 6)
+        """One batch."""
+        movers = [rows.with_columns(self.hashing.of(rows, key)) for rows, key in ((left, self.left_key), (right, self.right_key))]
+        moment = self.times.at(movers[:1], {7: movers[1]}, is_table=True)
+        puts = self._split(right, self.right_key)
+        messages = self._step(0, self._split(left, self.left_key), [{}] * self.tasks, moment)
+        inputs = [{7: own} if own.height else {} for own in puts]
+        answers = self._step(1, self._split(messages, self.exchange), inputs, moment)
+        return self._step(2, self._split(answers, self.left_key), [{}] * self.tasks, moment)
 
-    def run_tasks(self, left: pl.DataFrame, right: pl.DataFrame, random: Random, *, is_shuffled: bool) -> pl.DataFrame:
-        """One batch through several tasks a step. Between the last two, upstream tasks meet in a random order.
+    def _step(
+        self, place: int, frames: list[pl.DataFrame], inputs: list[dict[int, pl.DataFrame]], moment: BatchTime
+    ) -> pl.DataFrame:
+        """What the tasks of a step make, in the order of places."""
+        made = []
+        for operator, frame, own in zip(self.stages[place], frames, inputs, strict=True):
+            result = operator.process(frame, own, moment)
+            assert result.frame.schema == empty_frame(operator.schema).schema
+            assert place_order(result.frame).tolist() == list(range(result.frame.height))
+            for (name, reason), count in result.counters.items():
+                assert name == "c"
+                self.counters[place, reason] += count
+            self.late += [(place, offset) for offset in result.late["offset"]]
+            made.append(result.frame)
+        together = pl.concat(made)
+        return together[place_order(together)]
 
-        Args:
-            left: the left side's changes.
-            right: the right side's.
-            random: chooses the order.
-            is_shuffled: the tasks between the first two steps meet in a random order too, not in that of the records.
-        """
-        tasks = len(self.stages[0])
-        count = left.height + right.height
-        messages = [self.process(0, part, {}, task) for task, part in enumerate(self.split(left, self.left_key, tasks))]
-        told = [self.split(self.exchanged(part, self.exchange), self.exchange, tasks) for part in messages]
-        puts = self.split(right, self.right_key, tasks)
-        answered = []
-        for task in range(tasks):
-            parts = [part[task] for part in told]
-            if is_shuffled:
-                frame, own = shuffled(parts, random, 10 * count), puts[task].with_columns(pl.col("_pos") * 10 + 5)
-                own = own.with_columns(
-                    pl.Series("_pos", sorted(random.sample(range(1, 20 * count, 2), own.height)), dtype=pl.Int64)
-                )
-                frame = frame.with_columns(pl.col("_pos") * 2)
-            else:
-                frame, own = pl.concat(parts).sort("_pos", maintain_order=True), puts[task]
-            answered.append(self.process(1, frame, {7: own} if own.height else {}, task))
-        shown = [self.split(self.exchanged(part, self.left_key), self.left_key, tasks) for part in answered]
-        answers = [
-            shuffled([part[task] for part in shown], random, sum(part.height for part in answered)) for task in range(tasks)
-        ]
-        return pl.concat([self.process(2, frame, {}, task) for task, frame in enumerate(answers)])
-
-
-def shuffled(parts: list[pl.DataFrame], random: Random, positions: int) -> pl.DataFrame:
-    """The rows of several upstream tasks in a random order that keeps each one's own; new positions."""
-    turns = [place for place, part in enumerate(parts) for _ in range(part.height)]
-    random.shuffle(turns)
-    rows, starts = [0] * len(turns), np.cumsum([0, *(part.height for part in parts)]).tolist()
-    for number, place in enumerate(turns):
-        rows[number] = starts[place]
-        starts[place] += 1
-    numbers = pl.Series("_pos", sorted(random.sample(range(positions + 1), len(turns))), dtype=pl.Int64)
-    return pl.concat(parts)[np.array(rows, np.int64)].with_columns(numbers)
+    def _split(self, frame: pl.DataFrame, key: Sequence[str]) -> list[pl.DataFrame]:
+        """The rows of each task, with the hash of their key; those with a null key go to task 0."""
+        frame = frame.with_columns(self.hashing.of(frame, key))
+        owners = key_hash(frame, key).fill_null(0).to_numpy() % self.tasks
+        return [frame.filter(pl.Series(owners == task)) for task in range(self.tasks)]
 
 
 def frames(batch: Sequence[tuple[int, Change]]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -168,7 +131,10 @@ def frames(batch: Sequence[tuple[int, Change]]) -> tuple[pl.DataFrame, pl.DataFr
 
 
 def table(rows: Sequence[tuple[Any, ...]], columns: Schema) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema={**SERVICE_COLUMNS, **columns.polars()}, orient="row")
+    """Rows without ranks; those that share a position are further rows of one record."""
+    service = {name: dtype for name, dtype in SERVICE_COLUMNS.items() if name != RANK}
+    frame = unranked(pl.DataFrame(rows, schema={**service, **columns.polars()}, orient="row"))[empty_frame(columns).columns]
+    return apart(frame, ordinals(frame[POS].to_numpy()))
 
 
 def outputs(frame: pl.DataFrame) -> list[Output]:
@@ -187,7 +153,7 @@ def expected(type_: str, retentions: tuple[int | None, int | None], records: Seq
     return model
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     type_=types,
     retentions=retentions,
@@ -195,16 +161,18 @@ def expected(type_: str, retentions: tuple[int | None, int | None], records: Seq
     cuts=st.sets(st.integers(1, 59)),
     is_single=st.booleans(),
     hashing=hashings(),
+    tasks=st.integers(1, 4),
 )
-def test_join_equals_the_model_in_every_slicing(
+def test_join_equals_the_model_in_every_slicing_and_number_of_tasks(
     type_: str,
     retentions: tuple[int | None, int | None],
     records: list[Change],
     cuts: set[int],
     is_single: bool,
     hashing: KeyHash,
+    tasks: int,
 ) -> None:
-    chain, model = Chain(type_, retentions, hashing=hashing), expected(type_, retentions, records)
+    chain, model = Chain(type_, retentions, hashing=hashing, tasks=tasks), expected(type_, retentions, records)
     order = list(enumerate(records))
     found: list[Output] = []
     for start, stop in pairwise(cut(len(records), cuts, is_single=is_single)):
@@ -219,47 +187,6 @@ def test_join_equals_the_model_in_every_slicing(
     assert chain.counters == sides
     rejected = [count for (_, reason), count in sides.items() if reason == "table_history_expired"]
     assert len(chain.late) == sum(rejected)
-    assert chain.stages[0][0].clocks == {"c": model.left.clock}
-    assert chain.stages[1][0].clocks == {"c.table": model.right.clock}
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(
-    type_=types,
-    is_versioned=st.tuples(st.booleans(), st.booleans()),
-    records=st.lists(change, min_size=30, max_size=60),
-    cuts=st.sets(st.integers(1, 59), max_size=4),
-    tasks=st.integers(2, 4),
-    is_shuffled=st.booleans(),
-    seed=st.integers(0, 1_000_000),
-    hashing=hashings(),
-)
-def test_many_tasks_end_at_the_same_table_as_one(
-    type_: str,
-    is_versioned: tuple[bool, bool],
-    records: list[Change],
-    cuts: set[int],
-    tasks: int,
-    is_shuffled: bool,
-    seed: int,
-    hashing: KeyHash,
-) -> None:
-    random = Random(seed)
-    retentions = (LONG_RETENTION if is_versioned[0] else None, LONG_RETENTION if is_versioned[1] else None)
-    chain, model = Chain(type_, retentions, tasks=tasks, hashing=hashing), ForeignKeyModel(type_, *retentions)
-    order = list(enumerate(records))
-    shown: dict[str, Output] = {}
-    for start, stop in pairwise(cut(len(records), cuts, is_single=False)):
-        for pos, change in order[start:stop]:
-            model.handle(pos, change)
-        for row in outputs(chain.run_tasks(*frames(order[start:stop]), random, is_shuffled=is_shuffled)):
-            assert not row.is_delete or row.key in shown
-            shown.pop(row.key, None)
-            if not row.is_delete:
-                shown[row.key] = row
-        chain.restart()
-        content = slice(3, None) if is_shuffled else slice(1, None)  # a missing right row has the time of what came last
-        assert {key: row[content] for key, row in shown.items()} == {key: row[content] for key, row in model.shown.items()}
 
 
 def test_answers_to_one_change_come_by_value_of_a_numeric_key() -> None:
@@ -271,6 +198,9 @@ def test_answers_to_one_change_come_by_value_of_a_numeric_key() -> None:
     others = [(5, 5, 0, None, 5, 7, "north", 2), (6, 5, 0, None, 6, 8, None, 1), (7, 5, 0, None, 7, 6, "south", 1)]
     output = chain.run(table([*rows, *others], left), table([(8, 4, 0, None, 8, "north", 2, "met")], right))
     assert output["o.key"].to_list() == sorted(keys)
+    further = is_further(output["_rank"])
+    assert further is not None
+    assert further.tolist() == [False, True, True, True, True]
     assert output["c.value"].unique().to_list() == ["met"]
     assert output["_ts"].unique().to_list() == [5]
 
