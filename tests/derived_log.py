@@ -8,9 +8,9 @@ from uuid import UUID
 
 import polars as pl
 import psycopg
-from engine.frames.causes import CAUSE_COLUMNS
 
 from engine.commit.written import SharedRows
+from engine.frames.causes import CAUSE_COLUMNS
 from engine.frames.frames import HEAD, TS
 from engine.log.sequence import Numbered
 from engine.log.sequences import PLACE_COLUMNS, Advance, SequencedFeed, add_partitions, blocks_of, open_sequences, read_sequence

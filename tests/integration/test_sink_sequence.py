@@ -10,11 +10,11 @@ from typing import Any
 import polars as pl
 import psycopg
 import pytest
-from engine.frames.causes import CAUSE_COLUMNS
 
 from engine.commit.sink import REPLAYED
 from engine.commit.views import drop_view
 from engine.expressions.types.types import Schema, parse_type
+from engine.frames.causes import CAUSE_COLUMNS
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
 from engine.operators.tasks.order import NO_LANE
 from engine.plan.model import Feed, Input, Plan, RelationSchema
