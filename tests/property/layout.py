@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -10,7 +11,12 @@ import polars as pl
 
 from engine.frames.hashing import key_hash
 from engine.frames.places import ranked
+from engine.operators.operators import Operator
+from engine.operators.rescale.shares import Shares, Source
+from engine.state.segments.memory import MemorySegmentStore
 from tests.batch_times import unranked
+
+Rescale = Callable[[Sequence[Source], Shares], list[dict[str, Any]]]
 
 
 class Layout:
@@ -58,6 +64,29 @@ def released_together(frame: pl.DataFrame) -> pl.DataFrame:
     frame = unranked(frame)
     ranks = ranked(frame, 1, frame["_offset"].to_numpy())["_rank"]
     return frame.with_columns(ranks.zip_with(frame["_pos"].is_duplicated(), frame["_rank"]))
+
+
+def rescaled(
+    rescale: Rescale,
+    operators: Sequence[Operator],
+    stores: Sequence[MemorySegmentStore],
+    new: Sequence[MemorySegmentStore],
+    key: str,
+    other: str,
+) -> list[dict[str, Any]]:
+    """The states of as many tasks as there are new stores, made of those of the tasks before.
+
+    Args:
+        rescale: of the operator, given the states before and how they are shared.
+        operators: of the tasks before.
+        stores: of the tasks before.
+        new: of the new tasks.
+        key: of the running relation.
+        other: of input 0 or 1.
+    """
+    states = [json.loads(json.dumps(operator.snapshot())) for operator in operators]
+    sources = [Source(ordinal, state, store) for ordinal, (state, store) in enumerate(zip(states, stores, strict=True))]
+    return rescale(sources, Shares(len(stores), (key,), {0: (other,), 1: (other,)}, new))
 
 
 def shares(frame: pl.DataFrame, key: str, tasks: int) -> list[pl.DataFrame]:

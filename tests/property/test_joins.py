@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,13 +18,14 @@ from engine.frames.frames import SERVICE_COLUMNS
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.frames.places import place_order
 from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
+from engine.operators.rescale.joins import stream_table
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.segments.memory import MemorySegmentStore
 from tests.batch_times import RunningTimes
 from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.join_model import JoinModel
-from tests.property.layout import Layout, released_together, shares
+from tests.property.layout import Layout, released_together, rescaled, shares
 
 STREAM = Schema((("s.key", STRING), ("s.value", STRING)))
 TABLE = Schema((("w.key", STRING), ("w.value", STRING)))
@@ -107,10 +109,16 @@ class Runner:
         columns = ["_pos", "_ts", "s.key", "s.value", "w.value", "w.$match"]
         self.output += together[place_order(together)].select(columns).rows()
 
-    def restart(self, spec: StreamTableJoin) -> None:
-        states = [json.loads(json.dumps(join.snapshot())) for join in self.joins]
-        for store in self.stores:
-            store.purge()
+    def restart(self, spec: StreamTableJoin, tasks: int | None = None) -> None:
+        """Go on from the states, in another number of tasks if one is given."""
+        if tasks in (None, len(self.joins)):
+            states = [json.loads(json.dumps(join.snapshot())) for join in self.joins]
+            for store in self.stores:
+                store.purge()
+        else:
+            stores = [MemorySegmentStore(self.hashing) for _ in range(tasks or 1)]
+            states = rescaled(partial(stream_table, spec), self.joins, self.stores, stores, "s.key", "w.key")
+            self.stores = stores
         self.start(spec, states)
 
 
@@ -123,9 +131,9 @@ class Runner:
     released=st.sets(st.integers(1, 49)),
     keys=st.builds(JoinKeys, st.booleans(), st.booleans()),
     hashing=hashings(),
-    tasks=st.integers(1, 3),
+    tasks=st.lists(st.integers(1, 3), min_size=1, max_size=4),
 )
-def test_join_equals_the_model_in_every_slicing_and_number_of_tasks(
+def test_join_equals_the_model_in_every_slicing_and_any_numbers_of_tasks(
     spec: StreamTableJoin,
     records: list[Record],
     cuts: set[int],
@@ -133,15 +141,15 @@ def test_join_equals_the_model_in_every_slicing_and_number_of_tasks(
     released: set[int],
     keys: JoinKeys,
     hashing: KeyHash,
-    tasks: int,
+    tasks: list[int],
 ) -> None:
     layout = Layout(records, "stream", silences, released)
-    runner = Runner(spec, keys, hashing, tasks)
+    runner = Runner(spec, keys, hashing, tasks[0])
     model = JoinModel(spec.type, spec.history_retention_ms, spec.grace_ms, spec.late, spec.expired)
     order = layout.rows
-    for start, stop in pairwise(layout.bounds(cuts)):
+    for place, (start, stop) in enumerate(pairwise(layout.bounds(cuts)), 1):
         runner.run(order[start:stop], layout.silences.get(start, 0))
-        runner.restart(spec)
+        runner.restart(spec, tasks[place % len(tasks)])
     assert len(list(handle(model, layout))) <= len(records)
     assert runner.output == model.output
     assert +runner.counters == +model.counters

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,12 +19,13 @@ from engine.frames.frames import SERVICE_COLUMNS
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.frames.places import place_order
 from engine.operators.joins.stream_stream import StreamStreamJoiner
+from engine.operators.rescale.joins import stream_stream
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.state.segments.memory import MemorySegmentStore
 from tests.batch_times import STREAMS, RunningTimes
 from tests.examples import examples
 from tests.property.hashings import hashings
-from tests.property.layout import Layout, released_together, shares
+from tests.property.layout import Layout, released_together, rescaled, shares
 from tests.property.stream_join_model import Side, StreamJoinModel
 
 LEFT = Schema((("l.key", STRING), ("l.value", STRING)))
@@ -81,6 +83,7 @@ class Runner:
     """Feeds batches to the tasks of a join, restarting them from their states after each if asked to."""
 
     def __init__(self, spec: StreamStreamJoin, hashing: KeyHash = UNSEEDED, tasks: int = 1) -> None:
+        self.hashing = hashing
         self.stores = [MemorySegmentStore(hashing) for _ in range(tasks)]
         self.times = RunningTimes()
         self.position = 0
@@ -119,10 +122,16 @@ class Runner:
         assert len(results) > 1 or late["offset"].is_sorted()
         self.late += late.sort("offset").rows()
 
-    def restart(self, spec: StreamStreamJoin) -> None:
-        states = [json.loads(json.dumps(join.snapshot())) for join in self.joins]
-        for store in self.stores:
-            store.purge()
+    def restart(self, spec: StreamStreamJoin, tasks: int | None = None) -> None:
+        """Go on from the states, in another number of tasks if one is given."""
+        if tasks in (None, len(self.joins)):
+            states = [json.loads(json.dumps(join.snapshot())) for join in self.joins]
+            for store in self.stores:
+                store.purge()
+        else:
+            stores = [MemorySegmentStore(self.hashing) for _ in range(tasks or 1)]
+            states = rescaled(partial(stream_stream, spec), self.joins, self.stores, stores, "l.key", "r.key")
+            self.stores = stores
         self.start(spec, states)
 
 
@@ -140,9 +149,9 @@ def numbered(records: list[Record]) -> list[tuple[int, int, Record]]:
     released=st.sets(st.integers(1, 59)),
     restarts=st.booleans(),
     hashing=hashings(),
-    tasks=st.integers(1, 3),
+    tasks=st.lists(st.integers(1, 3), min_size=1, max_size=4),
 )
-def test_join_equals_the_model_in_every_slicing_and_number_of_tasks(
+def test_join_equals_the_model_in_every_slicing_and_any_numbers_of_tasks(
     spec: StreamStreamJoin,
     records: list[Record],
     cuts: set[int],
@@ -150,15 +159,15 @@ def test_join_equals_the_model_in_every_slicing_and_number_of_tasks(
     released: set[int],
     restarts: bool,
     hashing: KeyHash,
-    tasks: int,
+    tasks: list[int],
 ) -> None:
     layout = Layout(records, "left", silences, released)
-    runner, model = Runner(spec, hashing, tasks), expected(spec, layout)
+    runner, model = Runner(spec, hashing, tasks[0]), expected(spec, layout)
     order = layout.rows
-    for start, stop in pairwise(layout.bounds(cuts)):
+    for place, (start, stop) in enumerate(pairwise(layout.bounds(cuts)), 1):
         runner.run(order[start:stop], layout.silences.get(start, 0))
         if restarts:
-            runner.restart(spec)
+            runner.restart(spec, tasks[place % len(tasks)])
     assert runner.output == model.output
     assert +runner.counters == +model.counters
     assert runner.late == model.late

@@ -1,7 +1,7 @@
 """The state of joins and table filters for another number of tasks.
 
-What waits goes along as it is. A new task's clocks are the greatest of the tasks before: what is due by them goes with its next record, and
-what was late or expired before stays so (T1).
+What waits goes along as it is. Times belong to the query (T1), so no task has any; where it stood in the order of all tasks is kept with
+what waits.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 
 from engine.frames.clocks import BEFORE_ALL_TIME, I64
-from engine.frames.frames import POS, TS
-from engine.operators.joins.hold_buffer import BUFFERED_AT
+from engine.frames.frames import POS, RANK, TS
 from engine.operators.rescale.segments import INDEX, LATEST, QUEUE, Kind, moved, read_all
 from engine.operators.rescale.shares import Rows, Shares, Source, greatest
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
@@ -22,6 +21,7 @@ from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.plan.operators.table_filter import TableFilter
 from engine.plan.operators.table_table_join import TableTableJoin
+from engine.state.segments.ports import SegmentStore
 
 States = list[dict[str, Any]]
 
@@ -41,13 +41,13 @@ def table_table(spec: TableTableJoin, sources: Sequence[Source], shares: Shares)
     """Share a table-table join: both sides' versions, which are numbered by one count."""
     left = _table(_parts(sources, "left"), shares, "versions", INDEX, shares.key)
     right = _table(_parts(sources, "right"), shares, "versions", INDEX, shares.inputs[spec.table_index])
-    return shares.states({"left": left, "right": right}, seen=greatest(sources, "seen", 0))
+    return shares.states({"left": left, "right": right}, next=greatest(sources, "next", 0))
 
 
 def table_filter(_spec: TableFilter, sources: Sequence[Source], shares: Shares) -> States:
     """Share a table filter: which versions or rows passed."""
     passed = _table(_parts(sources, "passed"), shares, "versions", INDEX, shares.key)
-    return shares.states({"passed": passed}, clock=greatest(sources, "clock"), seen=greatest(sources, "seen", 0))
+    return shares.states({"passed": passed}, next=greatest(sources, "next", 0))
 
 
 def subscription(_spec: ForeignKeySubscription, sources: Sequence[Source], shares: Shares) -> States:
@@ -89,7 +89,7 @@ def stream_stream(spec: StreamStreamJoin, sources: Sequence[Source], shares: Sha
         for side, name, gathered in found:
             parts = [_numbered(part, arrivals) for part in gathered[place] if part.height]
             state[side][name] = [_KINDS[name].write(store, part) for part in parts]
-        states.append({"clock": greatest(sources, "clock"), "arrivals": len(arrivals), **state})
+        states.append({"arrivals": len(arrivals), **state})
     return states
 
 
@@ -122,38 +122,26 @@ def _parts(sources: Sequence[Source], name: str) -> list[Source]:
 
 
 def _table(sources: Sequence[Source], shares: Shares, rows_name: str, kind: Kind, rows: Rows) -> States:
-    return shares.states({rows_name: moved(kind, _parts(sources, rows_name), shares, rows)}, clock=greatest(sources, "clock"))
+    return shares.states({rows_name: moved(kind, _parts(sources, rows_name), shares, rows)})
 
 
 def _buffer(sources: Sequence[Source], shares: Shares) -> States:
-    return shares.states(
-        {"waiting": moved(QUEUE, _parts(sources, "waiting"), shares, shares.key)}, clock=greatest(sources, "clock")
-    )
-
-
-_BROUGHT = "_brought"
-_OWNER = "_owner"
+    """Share what waits for the grace: rows of one event time in the order in which they came, whatever task had them."""
+    return [{"waiting": [QUEUE.write(store, rows)] if rows.height else []} for store, rows in _queued(sources, shares, TS)]
 
 
 def _pending(sources: Sequence[Source], shares: Shares) -> States:
-    """Share the rows held for the table, by the wall clock that brought them, those of one task in their order; number them anew.
-
-    One count numbers those of all tasks, so that what is shared out and brought together again is in the order that it had.
-    """
-    parts = []
-    for source in sources:
-        if frames := [frame for _, frame in read_all(QUEUE, [source.part("waiting")])]:
-            frame = pl.concat(frames)
-            latest = np.maximum.accumulate(frame.get_column(BUFFERED_AT).to_numpy())
-            parts.append((source, frame.with_columns(pl.Series(_BROUGHT, latest))))
-    gathered = shares.gather(parts, shares.key)
-    held = [(place, part) for place, own in enumerate(gathered) for part in own if part.height]
-    if not held:
-        return [{"next": 0, "waiting": []} for _ in shares.stores]
-    rows = pl.concat([part.with_columns(pl.lit(place).alias(_OWNER)) for place, part in held])
-    rows = rows.sort(_BROUGHT, TS, maintain_order=True).with_columns(pl.int_range(pl.len()).alias(TS)).drop(_BROUGHT)
+    """Share the rows held for the table, in the order in which they came to the hold; number them anew."""
     states = []
-    for place, store in enumerate(shares.stores):
-        own = rows.filter(pl.col(_OWNER) == place).drop(_OWNER)
-        states.append({"next": rows.height, "waiting": [QUEUE.write(store, own)] if own.height else []})
+    for store, rows in _queued(sources, shares):
+        numbered = rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(TS))
+        states.append({"next": rows.height, "waiting": [QUEUE.write(store, numbered)] if rows.height else []})
     return states
+
+
+def _queued(sources: Sequence[Source], shares: Shares, *first: str) -> list[tuple[SegmentStore, pl.DataFrame]]:
+    """Return the waiting rows of each new task in order: by the columns named first, then by their places."""
+    gathered = shares.gather(read_all(QUEUE, _parts(sources, "waiting")), shares.key)
+    rows = [pl.concat(parts) if parts else pl.DataFrame() for parts in gathered]
+    ordered = [own.sort(*first, POS, RANK, nulls_last=False, maintain_order=True) if own.height else own for own in rows]
+    return list(zip(shares.stores, ordered, strict=True))
