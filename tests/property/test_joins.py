@@ -33,9 +33,9 @@ Record = tuple[str, str | None, str | None, int]
 
 record = st.tuples(
     st.sampled_from(["stream", "stream", "table"]),
-    st.sampled_from(["a", "b", "b", None]),
+    st.sampled_from(["a", "e", "e", None]),  # of different tasks, where there are two or three
     st.sampled_from(["x", "y", "z", None]),
-    st.integers(0, 40),
+    st.integers(0, 12) | st.integers(0, 40),
 )
 records = st.lists(record, max_size=12) | st.lists(record, min_size=30, max_size=50)  # long ones are rare otherwise
 versioned = st.tuples(st.integers(0, 30), st.one_of(st.none(), st.integers(0, 12)))
@@ -184,3 +184,14 @@ def test_a_changed_grace_holds_from_the_next_record_on(
         if last + 1 == cut:
             model.grace_ms = graces[1]
     assert runner.output == model.output
+
+
+def test_rows_of_one_time_are_released_as_they_came_when_one_task_takes_over_those_of_two() -> None:
+    spec = StreamTableJoin("w", "left", 0, ("s.key",), ("w.key",), 20, 5, "join", "null", ("w.value",))
+    runner = Runner(spec, JoinKeys(is_stream_hashed=True, is_table_hashed=True), tasks=2)
+    came: list[Record] = [("stream", key, str(place), 3) for place, key in enumerate("aeae")]
+    layout = Layout([*came, ("stream", "a", "end", 90)], "stream", {}, set())
+    runner.run(layout.rows[:4])
+    runner.restart(spec, 1)
+    runner.run(layout.rows[4:])
+    assert [value for *_, value, _, _ in runner.output] == ["0", "1", "2", "3"]
