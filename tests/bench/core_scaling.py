@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,9 +18,11 @@ import psutil
 from numpy.typing import NDArray
 
 from engine.expressions.types.types import BIGINT, Schema
-from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS
+from engine.frames.clocks import BEFORE_ALL_TIME, Clock
+from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, RANK, TS
 from engine.frames.hashing import key_hash
 from engine.operators.joins.grace_buffer import GraceBuffer
+from engine.operators.operators import BatchTime
 from engine.state.sorted.versioned_table import VersionedTable
 from tests.bench.nxt import BASE_MS, Ints, below, draw
 from tests.bench.sampling import Sampler
@@ -163,13 +165,24 @@ def _loaded(keys: int, store: PurgedSegments) -> VersionedTable:
     return table
 
 
+def clock_of(frame: pl.DataFrame) -> Clock:
+    """Return the time over the records of a batch that all move it."""
+    return Clock().rising(frame[POS].to_numpy(), frame[TS].to_numpy(), BEFORE_ALL_TIME)
+
+
+def moment_of(frame: pl.DataFrame) -> BatchTime:
+    """Return when a batch of a stream is handled."""
+    return BatchTime(position=int(frame[POS][-1]) + 1, clock=replace(clock_of(frame), entered=int(frame[POS][0])))
+
+
 def _put(table: VersionedTable, frame: pl.DataFrame) -> None:
-    table.commit(table.open(frame))
+    table.commit(table.open(frame, clock_of(frame)))
     table.snapshot()
 
 
 def _look_up(table: VersionedTable, frame: pl.DataFrame) -> None:
-    table.open(None).lookup(frame[KEY_HASH].to_numpy(), [frame["item"]], frame[TS].to_numpy(), frame[POS].to_numpy())
+    batch = table.open(None, clock_of(frame))
+    batch.lookup(frame[KEY_HASH].to_numpy(), [frame["item"]], frame[TS].to_numpy(), frame[POS].to_numpy())
 
 
 def _numbers(batch: int) -> Ints:
@@ -197,7 +210,7 @@ def _buffer_cost(waiting: int) -> dict[str, float]:
         for batch in range(filling + LEAST_BATCHES):
             numbers = _numbers(batch)
             delays = below(draw(9, numbers, 0), min(waiting, 1_000))
-            frame = _frame(numbers, BASE_MS + numbers - delays, numbers)
+            frame = _frame(numbers, BASE_MS + numbers - delays, numbers).with_columns(pl.lit(None, pl.Binary).alias(RANK))
             store.purge()
             cost = _cpu(partial(_buffered, buffer, frame))
             spent += cost if batch >= filling else 0.0
@@ -205,7 +218,7 @@ def _buffer_cost(waiting: int) -> dict[str, float]:
 
 
 def _buffered(buffer: GraceBuffer, frame: pl.DataFrame) -> None:
-    buffer.process(frame, None, int(frame[POS][-1]) + 1, 0)
+    buffer.process(frame, None, moment_of(frame))
     buffer.snapshot()
 
 

@@ -22,12 +22,12 @@ import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import BIGINT, Schema
-from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS
+from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, RANK, TS
 from engine.frames.hashing import key_hash
 from engine.operators.joins.grace_buffer import GraceBuffer
 from engine.state.segments.ports import named_segments
 from engine.state.sorted.versioned_table import MATCHED, VersionedTable
-from tests.bench.core_scaling import Peak, private_bytes
+from tests.bench.core_scaling import Peak, clock_of, moment_of, private_bytes
 from tests.bench.nxt import Ints
 from tests.bench.scale_input import SPAN_MS, Probes, Table
 from tests.bench.segments import PurgedSegments
@@ -188,12 +188,13 @@ def _buffer(probes: Probes, waiting: int, grace_ms: int, root: Path) -> Worked:
     times = probes.rows(0, probes.count)["ts"].to_numpy()
     wanted = np.flatnonzero(times <= times[-1] - grace_ms)
     wrong = int((numbers != wanted).sum()) if len(numbers) == len(wanted) else abs(len(numbers) - len(wanted))
-    return Worked(f"{buffer.rows:,} rows wait", buffer.snapshot(), rates, growth, wrong, len(numbers))
+    manifest = {**buffer.snapshot(), "last_ms": int(times.max())}
+    return Worked(f"{buffer.rows:,} rows wait", manifest, rates, growth, wrong, len(numbers))
 
 
 def _reopen_buffer(grace_ms: int, manifest: dict[str, Any], root: Path) -> tuple[float, int]:
     """Let one record more in, which lets go what waited since before its time less the grace."""
-    rows = pl.DataFrame({"n": [0], "item": [0], "ts": [manifest["clock"] + 1]})
+    rows = pl.DataFrame({"n": [0], "item": [0], "ts": [manifest["last_ms"] + 1]})
     begun = time.perf_counter()
     buffer = GraceBuffer(grace_ms, "join", manifest, PurgedSegments(root))
     waited = buffer.rows
@@ -202,20 +203,22 @@ def _reopen_buffer(grace_ms: int, manifest: dict[str, Any], root: Path) -> tuple
 
 
 def _put(table: VersionedTable, frame: pl.DataFrame) -> None:
-    table.commit(table.open(frame))
+    table.commit(table.open(frame, clock_of(frame)))
     table.snapshot()
 
 
 def _look_up(table: VersionedTable, frame: pl.DataFrame) -> Ints:
     """Return the version that each probe meets, -1 for none."""
-    found = table.open(None).lookup(frame[KEY_HASH].to_numpy(), [frame["item"]], frame[TS].to_numpy(), frame[POS].to_numpy())
+    found = table.open(None, clock_of(frame)).lookup(
+        frame[KEY_HASH].to_numpy(), [frame["item"]], frame[TS].to_numpy(), frame[POS].to_numpy()
+    )
     versions = found.versions["version"].to_numpy()
     return np.where(found.status == MATCHED, versions[found.rows], -1) if len(versions) else np.full(frame.height, -1)
 
 
 def _pass(buffer: GraceBuffer, frame: pl.DataFrame) -> Ints:
     """Return the numbers of what is released."""
-    due = buffer.process(frame, None, int(frame[POS][-1]) + 1, None).frame
+    due = buffer.process(frame, None, moment_of(frame)).frame
     buffer.snapshot()
     return due["n"].to_numpy()
 
@@ -228,6 +231,7 @@ def _frame(rows: pl.DataFrame, first: int) -> pl.DataFrame:
     """Return records as a task has them, at positions from ``first`` on."""
     numbers = pl.int_range(first, first + rows.height, dtype=pl.Int64, eager=True)
     service = [rows["ts"].alias(TS), pl.lit(0, pl.Int8).alias(OP), numbers.alias(POS), numbers.alias(OFFSET)]
+    service.append(pl.lit(None, pl.Binary).alias(RANK))
     return rows.drop("ts").with_columns(service).with_columns(key_hash(rows, ["item"]))
 
 
