@@ -7,8 +7,9 @@ before all others: a record as it was read. It is bytes that sort as they are:
   further row; the next level which one of the rows made of that row. Rows with the same position and the same levels stand at one place.
 - a zero byte, then what orders the rows of one place: numbers, the most important one first, and last the place and rank of the row that
   arrived (``arrivals``).
-- a last byte that says whether time released the row. What is made of such a row stands at its place, however many rows it becomes (T1b):
-  else the second one would be judged by a time that has passed it (P15).
+- a last byte. Its lowest bit says whether time released the row: what is made of such a row stands at its place, however many rows it
+  becomes (T1b), or the second one would be judged by a time that has passed it (P15). The other bits count levels of zero behind those that are
+  written: of how many operators the row is the first of several. So what a later one makes of it stands before its second row.
 """
 
 from __future__ import annotations
@@ -31,12 +32,17 @@ _LEVEL: Final = 1
 _LEVEL_BYTES: Final = 5
 
 _RELEASED: Final = 1
-"""Ends the rank of a row that time released; 0 ends that of a row that a record caused."""
+"""In the last byte of a rank: time released the row."""
+
+_ZERO_LEVEL: Final = 2
+"""What each level of zero adds to the last byte."""
 
 _SIGN: Final = np.uint64(1 << 63)
 
-Part = I64 | Bools | int | pl.Series
-"""What a rank is made of: 8 bytes of an integer of each row, one byte of a truth value or of a number that all have, bytes as they are."""
+Bytes = NDArray[np.uint8]
+
+Part = I64 | Bools | Bytes | int | pl.Series
+"""What a rank is made of: 8 bytes of an integer of each row, one of a truth value, of a byte or of a number that all have, bytes as they are."""
 
 
 def place_order(frame: pl.DataFrame) -> I64:
@@ -79,19 +85,27 @@ def apart(frame: pl.DataFrame, ordinals: I64) -> pl.DataFrame:
     """Give the further rows that a record makes places of their own (T1b). What time released stays at one place.
 
     Args:
-        frame: rows with the position and rank of the row that made them.
+        frame: rows with the position and rank of the row that made them; those of one follow each other.
         ordinals: which of that row's results each is, from 0 on.
     """
-    ranks = frame.get_column(RANK)
-    rows = np.flatnonzero(ordinals)
-    rows = rows[~_are_released(ranks[rows])]
-    if not len(rows):
+    if not ordinals.any():
         return frame
-    own = ranks[rows].fill_null(b"\0")
+    ranks = frame.get_column(RANK)
+    ends = _ends(ranks)
+    is_own = ends & _RELEASED == 0
+    further = np.flatnonzero(is_own & (ordinals > 0))
+    firsts = np.flatnonzero(is_own & (ordinals == 0) & np.append(ordinals[1:] > 0, False))
+    if not len(further):
+        return frame
+    own = ranks[further].fill_null(b"\0\0")
     before = levels(own)
     behind = _parts(own, before.bin.size().cast(pl.Int64).to_numpy())[1]
-    level = _fixed([np.full(len(rows), _LEVEL, np.uint8), ordinals[rows].astype(">u4")])
-    return with_series(frame, ranks.scatter(rows, joined_bytes(before, level, behind)).alias(RANK))
+    zeros = pl.Series([bytes([_LEVEL, 0, 0, 0, 0]) * count for count in range(1 + ends.max() // _ZERO_LEVEL)], dtype=pl.Binary)
+    skipped = zeros[pl.Series(ends[further] // _ZERO_LEVEL)]
+    level = _fixed([np.full(len(further), _LEVEL, np.uint8), ordinals[further].astype(">u4")])
+    moved = joined_bytes(before, skipped, level, _ended(behind, np.zeros(len(further), np.uint8)))
+    marked = _ended(ranks[firsts].fill_null(b"\0\0"), ends[firsts] + np.uint8(_ZERO_LEVEL))
+    return with_series(frame, ranks.scatter(further, moved).scatter(firsts, marked).alias(RANK))
 
 
 def ordinals(causes: I64) -> I64:
@@ -117,7 +131,7 @@ def ranked(frame: pl.DataFrame, *parts: Part, within: pl.Series | None = None, i
     if within is None or is_released:
         rank = packed(frame.height, 0, *parts, _RELEASED)
     else:
-        ends = _are_released(frame.get_column(RANK))
+        ends = _ends(frame.get_column(RANK))
         rank = packed(frame.height, 0, *parts, ends if ends.any() else 0)
     if within is not None and int(within.bin.size().sum()):
         rank = joined_bytes(within, rank)
@@ -153,7 +167,7 @@ def packed(rows: int, *parts: Part) -> pl.Series:
             fixed = []
         elif isinstance(part, int):
             fixed.append(np.full(rows, part, np.uint8))
-        elif part.dtype == np.bool_:
+        elif part.dtype in (np.bool_, np.uint8):
             fixed.append(part.astype(np.uint8))
         else:
             fixed.append((part.astype(np.int64).view(np.uint64) ^ _SIGN).astype(">u8"))
@@ -170,11 +184,17 @@ def joined_bytes(*columns: pl.Series) -> pl.Series:
     return pl.Series(pc.binary_join_element_wise(*arrays, separator), dtype=pl.Binary)
 
 
-def _are_released(ranks: pl.Series) -> Bools:
+def _ends(ranks: pl.Series) -> Bytes:
+    """Return the last byte of each rank, 0 for that of a record as it was read."""
     if ranks.null_count() == len(ranks):
-        return np.zeros(len(ranks), np.bool_)
-    released: Bools = ranks.bin.ends_with(bytes([_RELEASED])).fill_null(value=False).to_numpy()
-    return released
+        return np.zeros(len(ranks), np.uint8)
+    ends: Bytes = ranks.bin.slice(-1).bin.reinterpret(dtype=pl.UInt8).fill_null(0).to_numpy()
+    return ends
+
+
+def _ended(ranks: pl.Series, ends: Bytes) -> pl.Series:
+    """Put another last byte into each rank."""
+    return joined_bytes(_parts(ranks, ranks.bin.size().cast(pl.Int64).to_numpy() - 1)[0], _fixed([ends]))
 
 
 def _parts(values: pl.Series, sizes: I64) -> tuple[pl.Series, pl.Series]:

@@ -27,15 +27,19 @@ def test_equal_ranks_stay_as_they_stand() -> None:
     assert place_order(frame).tolist() == [2, 3, 0, 1]
 
 
-def test_each_further_row_of_a_record_has_a_place_of_its_own() -> None:
+def test_each_further_row_of_a_record_has_a_place_of_its_own_before_those_of_the_next_row() -> None:
     frame = apart(frame_of([5, 5, 5, 6]), np.array([0, 1, 2, 0]))
     further = is_further(frame.get_column("_rank"))
     assert further is not None
     assert further.tolist() == [False, True, True, False]
-    again = apart(frame[[1, 1]], np.array([0, 1]))
-    assert [len(level) for level in levels(again.get_column("_rank"))] == [5, 10]
-    everything = pl.concat([frame, again[1:]])
-    assert place_order(everything).tolist() == [0, 1, 4, 2, 3]
+    assert place_order(frame).tolist() == [0, 1, 2, 3]
+    again = apart(frame[[0, 0, 0, 1, 1, 2]], np.array([0, 1, 2, 0, 1, 0]))
+    assert place_order(again[::-1]).tolist() == [5, 4, 3, 2, 1, 0]
+    once_more = apart(again[[0, 0, 1, 1, 3, 3, 4]], np.array([0, 1, 0, 1, 0, 1, 0]))
+    assert place_order(once_more[::-1]).tolist() == [6, 5, 4, 3, 2, 1, 0]
+    further = is_further(once_more.get_column("_rank"))
+    assert further is not None
+    assert further.tolist() == [False, True, True, True, True, True, True]
 
 
 def test_rows_of_a_further_place_keep_it_when_they_are_ranked_there() -> None:
