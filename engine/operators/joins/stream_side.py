@@ -111,7 +111,7 @@ class JoinSide:
         }
 
     def candidates(self, probes: Probes) -> pl.DataFrame:
-        """Return the kept records that could be partners, and some that could not; where they stood is not told."""
+        """Return the kept records that could be partners, and some that could not, without the places where they stood."""
         if not len(probes.hashes) or not len(self._index):
             return self.empty
         order = np.argsort(probes.hashes, kind="stable")
