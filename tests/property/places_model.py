@@ -16,6 +16,10 @@ STEP = 100
 """Between the positions of two rows: a silence has its places there."""
 
 
+MOST_ROWS = 1_000
+"""Above what an operator makes of one row: a further row that an operator before it made stands behind all of that."""
+
+
 class Record(Protocol):
     """What is known of a row."""
 
@@ -49,7 +53,7 @@ class Place(NamedTuple):
     def rank(self) -> bytes | None:
         before = b"".join(b"\1" + level.to_bytes(4, "big") for level in self.levels)
         if self.index is not None:
-            return before + b"\0\1" + self.index.to_bytes(8, "big")
+            return before + b"\0\1" + self.index.to_bytes(8, "big") + b"\1"
         return before + b"\0" if before else None
 
 
@@ -60,6 +64,9 @@ class Order(NamedTuple):
     levels: tuple[int, ...] = ()
     rank: tuple[Any, ...] = ()
 
+
+SILENCES = st.dictionaries(st.integers(1, 40), st.integers(1, 40), max_size=4)
+"""Numbers of rows, and by how much time rises before them."""
 
 KINDS = st.lists(st.sampled_from([0, 0, 0, 1, 1, 2]), min_size=40, max_size=40)
 """What ``places_of`` takes."""
@@ -76,7 +83,7 @@ def places_of(kinds: Sequence[int], rows: int) -> list[Place]:
             found[-1] = before._replace(index=before.index or 0)
             found.append(found[-1]._replace(index=found[-1].index + 1))  # type: ignore[operator]
         else:
-            found.append(Place(before.position, (before.levels[0] + 1 if before.levels else 1,)))
+            found.append(Place(before.position, (before.levels[0] + MOST_ROWS if before.levels else MOST_ROWS,)))
     return found
 
 
@@ -129,6 +136,13 @@ def changed(place: Place, ordinal: int) -> Order:
     if place.index is not None:
         return Order(place.position, place.levels, (place.index, ordinal))
     return Order(place.position, (*place.levels, ordinal) if ordinal else place.levels)
+
+
+def silences_between(places: Sequence[Place], silences: Mapping[int, int]) -> dict[int, int]:
+    """Leave out the silences that would part rows of one position."""
+    count = len(places)
+    firsts = {at for at in range(count) if at and places[at].position != places[at - 1].position}
+    return {at: ms for at, ms in silences.items() if at in firsts or at == count}
 
 
 def in_order(outputs: Sequence[tuple[Order, dict[str, Any]]]) -> list[dict[str, Any]]:

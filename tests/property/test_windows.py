@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from tests.lone_operator import LoneOperator
 from tests.property import window_model as model
 from tests.property import windowed_runs as runs
 from tests.property.hashings import hashings
-from tests.property.places_model import KINDS, Place, places_of
+from tests.property.places_model import KINDS, SILENCES, places_of, silences_between
 from tests.property.sink_fold import assert_folds_to
 
 DOUBLES = st.one_of(
@@ -41,9 +41,6 @@ ROWS = st.lists(
 )
 WINDOWS = st.sampled_from([(5, 5), (10, 5), (12, 5), (6, 5), (1, 1), (40, 3), (40, 1), (60, 60)])
 CUTS = st.lists(st.integers(0, 40), max_size=12)
-
-
-SILENCES = st.dictionaries(st.integers(1, 40), st.integers(1, 40), max_size=4)
 
 
 def run(spec: WindowAggregation, rows: Sequence[model.Row], cuts: Sequence[int] = (), **how: Any) -> runs.Seen:
@@ -81,13 +78,6 @@ def test_rows_that_share_a_place_are_judged_by_the_time_before_it(
     emitted, late = model.run(rows, *window, grace, emit, places=places, silences=silences)
     assert seen.emitted == emitted
     assert [row["offset"] - 1000 for row in seen.late] == late
-
-
-def silences_between(places: Sequence[Place], silences: Mapping[int, int]) -> dict[int, int]:
-    """Leave out the silences that would part rows of one position."""
-    count = len(places)
-    firsts = {at for at in range(count) if at and places[at].position != places[at - 1].position}
-    return {at: ms for at, ms in silences.items() if at in firsts or at == count}
 
 
 @pytest.mark.parametrize("emit", ["final", "changes", "corrections"])

@@ -121,4 +121,5 @@ def at_own_places(changes: pl.DataFrame, records: I64) -> pl.DataFrame:
 
 
 def _in_order(ranks: pl.Series, numbers: I64) -> pl.Series:
-    return packed(len(ranks), ranks, 0, numbers)
+    """Order rows of equal ranks; the last byte of a rank stays the last."""
+    return packed(len(ranks), ranks, 0, numbers, ranks.fill_null(b"\0").bin.tail(1))
