@@ -281,7 +281,7 @@ class Corrections:
         frame = with_series(taken(chain.frame, rows), *least, pl.Series(POS, positions), constant(NO_RECORD, len(rows), OFFSET))
         within = None
         if is_late is not None and is_further(frame.get_column(RANK)) is not None:
-            within = levels(frame.get_column(RANK)).scatter(np.flatnonzero(~is_late), b"")
+            within = levels(frame.get_column(RANK)).zip_with(pl.Series(is_late), pl.Series([b""]))
         starts = frame[WINDOW_START].dt.epoch("ms").to_numpy()
         state = pl.Series(STATE, ["final" if kind == _FINAL else "preliminary"]).new_from_index(0, len(rows))
         kinds = np.full(len(rows), kind)
