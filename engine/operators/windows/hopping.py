@@ -60,6 +60,7 @@ from engine.operators.windows.window_places import (
     by_arrival,
     due_until,
     earliest,
+    together,
     with_arrivals,
 )
 from engine.operators.windows.window_store import HASH, NODE, WindowStore, covering, sorted_run
@@ -305,7 +306,7 @@ class WindowAggregator(Operator):
             # What the batch closes is open for records of a part to come.
             self._store.append(run, first_open if number == len(parts) else self._first_open)
             outputs.append(emitted)
-        return pl.concat(outputs, how="diagonal")
+        return together(outputs)
 
     def _part_changes(self, batch: WindowBatch, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return a part as a sorted run of partials per (window, group), and its changes."""

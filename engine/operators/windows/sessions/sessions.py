@@ -53,6 +53,7 @@ from engine.operators.windows.window_places import (
     at_own_places,
     by_arrival,
     due_until,
+    together,
     with_arrivals,
 )
 from engine.plan.operators.windows import SessionAggregation
@@ -195,7 +196,7 @@ class SessionAggregator(Operator):
         """
         counters: Counters = {}
         parts = self._advance(self._judged(frame, moment, counters), counters)
-        emitted = pl.concat([emitted for emitted, _ in parts], how="diagonal")
+        emitted = together([emitted for emitted, _ in parts])
         if self._corrections is not None:
             emitted = self._corrections.process(emitted, moment)
         return OperatorOutput(
