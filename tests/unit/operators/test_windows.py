@@ -77,6 +77,25 @@ def test_a_window_closes_at_the_record_whose_time_reaches_its_end_plus_grace() -
     assert results(output) == [("a", 0, 2, 7, 3), ("b", 10, 2, 15, 4)]
 
 
+def test_rows_of_one_place_are_judged_by_the_time_before_it_and_a_further_one_by_the_time_with_it() -> None:
+    shared = frame(("a", 100), ("a", 3), ("a", 4)).with_columns(pl.lit(7, pl.Int64).alias("_pos"))
+    shared = shared.with_columns(pl.Series("_rank", [b"\0\1a\1", b"\0\1b\1", b"\1\0\0\0\1\0"]))
+    output = operator(spec("final")).process(shared)
+    assert results(output) == [("a", 0, 1, 3, 7)]
+    assert output.late.select("event_time_ms", "stream_time_ms").rows() == [(4, 100)]
+
+
+def test_each_further_change_of_a_record_has_a_place_of_its_own_and_those_of_rows_that_share_one_stay() -> None:
+    alone = operator(spec("changes", size=10, advance=5)).process(frame(("a", 7), ("b", 7)))
+    assert alone.frame["_rank"].to_list() == [None, b"\1\0\0\0\1\0"] * 2
+    shared = frame(("a", 7), ("b", 7)).with_columns(pl.lit(7, pl.Int64).alias("_pos"))
+    shared = shared.with_columns(pl.Series("_rank", [b"\0\1a\1", b"\0\1b\1"]))
+    output = operator(spec("changes", size=10, advance=5)).process(shared)
+    assert output.frame["key"].to_list() == ["a", "a", "b", "b"]
+    assert [rank[0] for rank in output.frame["_rank"].to_list()] == [0] * 4
+    assert output.frame["_rank"].n_unique() == 4
+
+
 def test_however_many_open_windows_stand_apart_a_few_exact_spans_tell_of_them() -> None:
     windows = operator(spec("final", grace=1_000_000))
     windows.process(frame(*(("a", window * 30) for window in range(5_000))))
