@@ -249,11 +249,14 @@ class Corrections:
         is_late = chain.at[preliminary] > chain.reached[preliminary]
         positions = np.where(is_late, chain.frame[POS].to_numpy()[preliminary], chain.ends[preliminary])
         is_first = positions < closing[chain.groups.ids[preliminary]]
-        preliminary, positions, is_late = preliminary[is_first], positions[is_first], is_late[is_first]
+        further = is_further(values_taken(chain.frame[RANK], preliminary))
+        is_behind = np.zeros(len(preliminary), np.bool_) if further is None else further & is_late
+        at_records, behind = np.flatnonzero(is_first & ~is_behind), np.flatnonzero(is_first & is_behind)
         parts = [
             self._corrections(chain, corrections),
-            self._by_window(chain, preliminary, positions, _PRELIMINARY, is_late),
-            self._by_window(chain, final, closing[is_final], _FINAL, None),
+            self._by_window(chain, preliminary[at_records], positions[at_records], _PRELIMINARY),
+            self._by_window(chain, preliminary[behind], positions[behind], _PRELIMINARY, are_further=True),
+            self._by_window(chain, final, closing[is_final], _FINAL),
         ]
         rows = pl.concat([part.select(self._nothing.columns) for part in parts])
         return taken(rows, place_order(rows))
@@ -267,7 +270,7 @@ class Corrections:
         return ranked(frame, kinds, ranks, within=levels(ranks))
 
     @staticmethod
-    def _by_window(chain: _Chain, rows: I64, positions: I64, kind: int, is_late: Bools | None) -> pl.DataFrame:
+    def _by_window(chain: _Chain, rows: I64, positions: I64, kind: int, *, are_further: bool = False) -> pl.DataFrame:
         """Return results of windows, by (end, start, arrival).
 
         Args:
@@ -275,13 +278,11 @@ class Corrections:
             rows: those that are shown.
             positions: where.
             kind: as what.
-            is_late: which of them stand at the places of the changes that made them.
+            are_further: they stand at the further places of the changes that made them.
         """
         least = [values_taken(column, chain.groups.ids[rows]) for column in least_arrivals(chain.frame, chain.starts)]
         frame = with_series(taken(chain.frame, rows), *least, pl.Series(POS, positions), constant(NO_RECORD, len(rows), OFFSET))
-        within = None
-        if is_late is not None and is_further(frame.get_column(RANK)) is not None:
-            within = levels(frame.get_column(RANK)).zip_with(pl.Series(is_late), pl.Series([b""]))
+        within = levels(frame.get_column(RANK)) if are_further else None
         starts = frame[WINDOW_START].dt.epoch("ms").to_numpy()
         state = pl.Series(STATE, ["final" if kind == _FINAL else "preliminary"]).new_from_index(0, len(rows))
         kinds = np.full(len(rows), kind)
