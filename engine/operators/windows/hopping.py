@@ -168,7 +168,7 @@ class WindowAggregator(Operator):
         counters: Counters = {}
         frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
         self._aggregates.count_gaps(frame, self._spec.name, counters)
-        batch = self._judged(frame, hashes, moment)
+        batch = self._admit(frame, hashes, moment)
         late = self._late(batch, counters)
         until = due_until(moment)
         first_open = max(int(self._grid.first_open(np.array([until]))[0]), self._first_open)
@@ -183,7 +183,7 @@ class WindowAggregator(Operator):
             emitted = self._corrections.process(emitted, moment)
         return OperatorOutput(emitted, pl.concat(late) if late else self._no_late, counters)
 
-    def _judged(self, frame: pl.DataFrame, hashes: pl.Series, moment: BatchTime) -> WindowBatch:
+    def _admit(self, frame: pl.DataFrame, hashes: pl.Series, moment: BatchTime) -> WindowBatch:
         """Judge each record per window by the time before its place (W1)."""
         arrivals = pl.Series(np.arange(self._arrivals, self._arrivals + frame.height))
         self._arrivals += frame.height

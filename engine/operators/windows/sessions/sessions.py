@@ -195,7 +195,7 @@ class SessionAggregator(Operator):
             open session.
         """
         counters: Counters = {}
-        parts = self._advance(self._judged(frame, moment, counters), counters)
+        parts = self._advance(self._admit(frame, moment, counters), counters)
         emitted = together([emitted for emitted, _ in parts])
         if self._corrections is not None:
             emitted = self._corrections.process(emitted, moment)
@@ -203,7 +203,7 @@ class SessionAggregator(Operator):
             only(emitted, *SERVICE_COLUMNS, *self.schema.names), pl.concat([late for _, late in parts]), counters
         )
 
-    def _judged(self, frame: pl.DataFrame, moment: BatchTime, counters: Counters) -> _Batch:
+    def _admit(self, frame: pl.DataFrame, moment: BatchTime, counters: Counters) -> _Batch:
         """Drop and count null keys and null values (T6), and say what is closed for each record (W1)."""
         frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
         self._fold.aggregates.count_gaps(frame, self._spec.name, counters)

@@ -138,13 +138,13 @@ class SlidingAggregator(Operator):
             ``window_closed`` counts them, and ``window_out_of_range`` those that are taken by their own window but not by another one (T8).
         """
         counters: Counters = {}
-        batch = self._judged(frame, moment, counters)
+        batch = self._admit(frame, moment, counters)
         late = self._late(batch, counters)
         beyond = self._out_of_range(batch, counters)
         emitted = self._advance(batch, moment, counters)
         return OperatorOutput(emitted, pl.concat([late, *beyond]), counters)
 
-    def _judged(self, frame: pl.DataFrame, moment: BatchTime, counters: Counters) -> _Batch:
+    def _admit(self, frame: pl.DataFrame, moment: BatchTime, counters: Counters) -> _Batch:
         """Drop and count null keys and null values (T6), judge each record by the time before its place (W1, W4)."""
         frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
         self._results.aggregates.count_gaps(frame, self._spec.name, counters)
