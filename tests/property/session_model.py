@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SessionAggregation
+from tests.property.places_model import Order, Place, changed, follow, in_order, places_alone
 from tests.property.window_model import AGGREGATES, Row, aggregate
 
 UNORDERED = tuple(column for column in AGGREGATES if column.function != "concat")
@@ -31,9 +32,56 @@ def spec(
     return SessionAggregation("w", (("key", "s.key"),), gap, grace, aggregates, emit, having)  # type: ignore[arg-type]
 
 
-def advance_position(place: int) -> int:
-    """Position of an advance of time behind the record ``place - 1``."""
-    return 10 * place - 1
+class Model:
+    """Handles row after row.
+
+    Args:
+        gap: between records of a session at most.
+        grace: g.
+        emit: changes or final.
+        places: of the rows.
+        having_rows: the least count that matches, with changes the greatest.
+    """
+
+    def __init__(self, gap: int, grace: int, emit: str, places: Sequence[Place], having_rows: int | None = None) -> None:
+        self.gap, self.delay, self.emit = gap, gap + grace, emit
+        self.places, self.having_rows = places, having_rows
+        self.sessions: list[_Session] = []
+        self.outputs: list[tuple[Order, dict[str, Any]]] = []
+        self.late: list[int] = []
+
+    def take(self, number: int, row: Row, before: int) -> None:
+        assert row.key is not None
+        gap = self.gap
+        near = [
+            each for each in self.sessions if each.key == row.key and each.last >= row.ts - gap and each.first <= row.ts + gap
+        ]
+        near.sort(key=lambda each: (each.last, each.first))
+        last = max([row.ts, *(each.last for each in near)])
+        if last < before - self.delay:
+            self.late.append(number)
+            return
+        merged = _Session(row.key, row.ts, last, number, [], [], is_shown=True)
+        for each in near:
+            self.sessions.remove(each)
+            merged.first, merged.arrived = min(merged.first, each.first), min(merged.arrived, each.arrived)
+            merged.rows += each.rows
+            merged.places += each.places
+        merged.rows.append(row)
+        merged.places.append(number)
+        merged.is_shown = self.emit == "final" or self.having_rows is None or len(merged.rows) <= self.having_rows
+        self.sessions.append(merged)
+        if self.emit == "changes":
+            for ordinal, (each, op) in enumerate(_changes(near, merged)):
+                place = self.places[number]
+                self.outputs.append((changed(place, ordinal), _output(place.position, 1000 + number, each, op)))
+
+    def rise(self, position: int, time: int) -> None:
+        for session in [each for each in self.sessions if each.last < time - self.delay]:
+            self.sessions.remove(session)
+            if self.emit == "final" and (self.having_rows is None or len(session.rows) >= self.having_rows):
+                order = Order(position, (), (session.last, session.first, session.arrived))
+                self.outputs.append((order, _output(position, -1, session, 0)))
 
 
 def run(
@@ -42,64 +90,20 @@ def run(
     grace: int,
     emit: str,
     having_rows: int | None = None,
-    advances: Mapping[int, int] | None = None,
+    places: Sequence[Place] | None = None,
+    silences: Mapping[int, int] | None = None,
 ) -> tuple[list[dict[str, Any]], list[int]]:
-    """Handle record after record.
-
-    Args:
-        having_rows: the least count that matches, with ``changes`` the greatest.
-        advances: place → by how much time advances before that record without one (T10).
-
-    Returns:
-        The emissions, and the places of the late records.
-    """
-    stream_time = None
-    sessions: list[_Session] = []
-    outputs: list[dict[str, Any]] = []
-    late: list[int] = []
-
-    def close(position: int, offset: int) -> None:
-        horizon = (stream_time or 0) - gap - grace
-        due = [session for session in sessions if session.last < horizon]
-        for session in sorted(due, key=lambda each: (each.last, each.first, each.arrived)):
-            sessions.remove(session)
-            if emit == "final" and (having_rows is None or len(session.rows) >= having_rows):
-                outputs.append(_output(position, offset, session, 0))
-
-    for place, row in enumerate([*rows, None]):
-        if place in (advances or {}) and stream_time is not None:
-            stream_time += (advances or {})[place]
-            close(advance_position(place), -1)
-        if row is None or row.key is None or row.op:
-            continue
-        stream_time = row.ts if stream_time is None else max(stream_time, row.ts)
-        close(10 * place, 1000 + place)
-        near = [each for each in sessions if each.key == row.key and each.last >= row.ts - gap and each.first <= row.ts + gap]
-        near.sort(key=lambda each: (each.last, each.first))
-        last = max([row.ts, *(each.last for each in near)])
-        if last < stream_time - gap - grace:
-            late.append(place)
-            continue
-        merged = _Session(row.key, row.ts, last, place, [], [], is_shown=True)
-        for each in near:
-            sessions.remove(each)
-            merged.first, merged.arrived = min(merged.first, each.first), min(merged.arrived, each.arrived)
-            merged.rows += each.rows
-            merged.places += each.places
-        merged.rows.append(row)
-        merged.places.append(place)
-        merged.is_shown = emit == "final" or having_rows is None or len(merged.rows) <= having_rows
-        sessions.append(merged)
-        if emit == "changes":
-            outputs += _change(place, near, merged)
-    return outputs, late
+    """Handle row after row; returns what is emitted, and the numbers of late rows."""
+    places = places or places_alone(len(rows))
+    model = Model(gap, grace, emit, places, having_rows)
+    follow(rows, places, model.take, model.rise, silences)
+    return in_order(model.outputs), model.late
 
 
-def _change(place: int, parts: list[_Session], merged: _Session) -> list[dict[str, Any]]:
+def _changes(parts: list[_Session], merged: _Session) -> list[tuple[_Session, int]]:
     is_instant = merged.first == merged.last
-    deletes = [each for each in parts if each.is_shown and not (is_instant and merged.is_shown)]
-    shown = [_output(10 * place, 1000 + place, merged, 0)] if merged.is_shown else []
-    return [*(_output(10 * place, 1000 + place, each, 1) for each in deletes), *shown]
+    deletes = [(each, 1) for each in parts if each.is_shown and not (is_instant and merged.is_shown)]
+    return [*deletes, (merged, 0)] if merged.is_shown else deletes
 
 
 def _output(position: int, offset: int, session: _Session, op: int) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import polars as pl
 
 
 def folded(changes: pl.DataFrame, key: Sequence[str]) -> list[str]:
-    """The last change of each key with all its columns, as comparable text."""
+    """The last change of each key with all its columns but its rank, as comparable text."""
+    changes = changes.drop("_rank", strict=False)
     last = changes.unique(subset=list(key), keep="last", maintain_order=True)
     return sorted(map(repr, last.select(sorted(last.columns)).to_dicts()))
 

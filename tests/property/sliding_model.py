@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SlidingAggregation
+from tests.property.places_model import Order, Place, changed, follow, in_order, places_alone
 from tests.property.window_model import AGGREGATES, Row, aggregate
 
 
@@ -37,46 +38,49 @@ def spec(
 
 
 class Model:
-    """Handles record after record.
+    """Handles row after row.
 
     Args:
         difference: d.
-        grace: g; may be changed between records.
+        grace: g; may be changed between rows.
         emit: changes or final.
+        places: of the rows.
         having: least (final) or greatest (changes) number of rows that is shown.
     """
 
-    def __init__(self, difference: int, grace: int, emit: str, having: int | None = None) -> None:
+    def __init__(self, difference: int, grace: int, emit: str, places: Sequence[Place], having: int | None = None) -> None:
         self._difference = difference
         self.grace = grace
         self._emit = emit
+        self._places = places
         self._having = having
-        self._stream_time: int | None = None
         self._boundary = 0
         self._groups: dict[str, _Group] = {}
-        self.outputs: list[dict[str, Any]] = []
+        self._outputs: list[tuple[Order, dict[str, Any]]] = []
         self.refused: list[int] = []
 
-    def take(self, place: int, row: Row) -> None:
-        """Handle one record."""
-        if row.key is None or row.op:
-            return
-        self._rise(row.ts)
+    @property
+    def outputs(self) -> list[dict[str, Any]]:
+        return in_order(self._outputs)
+
+    def take(self, number: int, row: Row, before: int) -> None:
+        """Handle one row."""
+        assert row.key is not None
+        self._boundary = max(self._boundary, before - self.grace)
         if row.ts + self._difference < self._boundary:
-            self.refused.append(place)
+            self.refused.append(number)
         else:
-            self._accept(place, row.key, row)
-        self._close(10 * place, 1000 + place)
+            self._accept(number, row.key, row)
 
-    def advance(self, position: int, by: int) -> None:
-        """T10."""
-        if self._stream_time is not None:
-            self._rise(self._stream_time + by)
-            self._close(position, -1)
-
-    def _rise(self, to: int) -> None:
-        self._stream_time = to if self._stream_time is None else max(self._stream_time, to)
-        self._boundary = max(self._boundary, self._stream_time - self.grace)
+    def rise(self, position: int, time: int) -> None:
+        """Close what time closes."""
+        self._boundary = max(self._boundary, time - self.grace)
+        for key, group in self._groups.items():
+            for start in [start for start in group.windows if not self._is_open(start)]:
+                window = group.windows[start]
+                if self._emit == "final" and (self._having is None or len(window.rows) >= self._having):
+                    self._output(Order(position, (), (start, window.first)), -1, key, start, 0)
+                del group.windows[start]
 
     def _accept(self, place: int, key: str, row: Row) -> None:
         group = self._groups.setdefault(key, _Group())
@@ -91,8 +95,12 @@ class Model:
             inside = [(at, each) for at, each in group.accepted if start <= each.ts <= start + self._difference]
             group.windows[start] = _Window(inside[0][0], [each for _, each in inside])
         if self._emit == "changes":
+            ordinal = 0
             for start in self._order(row.ts, existing, new):
-                self._change(place, key, start, is_new=start in new)
+                op = self._change(key, start, is_new=start in new)
+                if op is not None:
+                    self._output(changed(self._places[place], ordinal), 1000 + place, key, start, op)
+                    ordinal += 1
 
     def _declared(self, group: _Group) -> set[int]:
         times = {row.ts for _, row in group.accepted}
@@ -115,30 +123,18 @@ class Model:
         rest = sorted(start for start in existing if start)
         return [*rest, *([right] if right in new else []), *(start for start in after_previous if start), *from_zero]
 
-    def _change(self, place: int, key: str, start: int, *, is_new: bool) -> None:
-        window = self._groups[key].windows[start]
-        rows = len(window.rows)
+    def _change(self, key: str, start: int, *, is_new: bool) -> int | None:
+        rows = len(self._groups[key].windows[start].rows)
         if self._having is None or rows <= self._having:
-            self._output(10 * place, 1000 + place, key, start, 0)
-        elif not is_new and rows - 1 <= self._having:
-            self._output(10 * place, 1000 + place, key, start, 1)
+            return 0
+        return 1 if not is_new and rows - 1 <= self._having else None
 
-    def _close(self, position: int, offset: int) -> None:
-        due = [
-            (start, w.first, key) for key, g in self._groups.items() for start, w in g.windows.items() if not self._is_open(start)
-        ]
-        for start, _, key in sorted(due):
-            window = self._groups[key].windows[start]
-            if self._emit == "final" and (self._having is None or len(window.rows) >= self._having):
-                self._output(position, offset, key, start, 0)
-            del self._groups[key].windows[start]
-
-    def _output(self, position: int, offset: int, key: str, start: int, op: int) -> None:
+    def _output(self, order: Order, offset: int, key: str, start: int, op: int) -> None:
         rows = self._groups[key].windows[start].rows
         values = aggregate(rows)
-        service = {"_pos": position, "_ts": max(row.ts for row in rows), "_op": op, "_offset": offset}
+        service = {"_pos": order.position, "_ts": max(row.ts for row in rows), "_op": op, "_offset": offset}
         bounds = {"key": key, "window_start": start, "window_end": start + self._difference}
-        self.outputs.append({**service, **bounds, **(dict.fromkeys(values) if op else values)})
+        self._outputs.append((order, {**service, **bounds, **(dict.fromkeys(values) if op else values)}))
 
 
 def run(
@@ -147,12 +143,11 @@ def run(
     grace: int,
     emit: str,
     having: int | None = None,
-    advances: Mapping[int, int] | None = None,
+    places: Sequence[Place] | None = None,
+    silences: Mapping[int, int] | None = None,
 ) -> Model:
-    """Handle all records; ``advances``: number of records handled → by how much the clock rises then."""
-    model = Model(difference, grace, emit, having)
-    for place, row in enumerate(rows):
-        model.take(place, row)
-        if advances and place + 1 in advances:
-            model.advance(10 * place + 5, advances[place + 1])
+    """Handle all rows."""
+    places = places or places_alone(len(rows))
+    model = Model(difference, grace, emit, places, having)
+    follow(rows, places, model.take, model.rise, silences)
     return model

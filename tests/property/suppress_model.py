@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import BIGINT, STRING, TIMESTAMP, Schema
 from engine.frames.frames import SERVICE_COLUMNS
+from engine.frames.places import arrivals, ranked
+from engine.operators.windows.window_places import ARRIVED, FIRST
 
 WINDOWED = Schema((("key", STRING), ("window_start", TIMESTAMP), ("window_end", TIMESTAMP), ("value", BIGINT)))
 
@@ -25,7 +28,7 @@ class WindowChange(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A record that moved a window operator's clock, and what it changed. Records may share a position."""
+    """A row, the time with it, and what it changed. Rows may share a position; the last one says what time is with that."""
 
     position: int
     offset: int
@@ -34,7 +37,7 @@ class Step(NamedTuple):
 
 
 def change_frame(steps: Sequence[Step]) -> pl.DataFrame:
-    """The changes of some steps, as a window operator gives them."""
+    """The changes of some steps, as a window operator gives them: in their order at their positions, each the first one of its window."""
     rows = [
         {
             "_pos": step.position,
@@ -52,7 +55,9 @@ def change_frame(steps: Sequence[Step]) -> pl.DataFrame:
     ]
     schema = {**SERVICE_COLUMNS, **WINDOWED.polars(), "window_start": pl.Int64(), "window_end": pl.Int64()}
     bounds = [pl.col(name).cast(pl.Datetime("us", "UTC")) for name in ("window_start", "window_end")]
-    return pl.DataFrame(rows, schema=schema).with_columns(bounds)
+    frame = pl.DataFrame(rows, schema=schema).with_columns(bounds)
+    frame = ranked(frame, np.arange(frame.height))
+    return frame.with_columns(pl.col("_pos").alias(FIRST), arrivals(frame).alias(ARRIVED))
 
 
 @dataclass
@@ -66,8 +71,8 @@ class _Window:
 def corrections(steps: Sequence[Step], delay: int, *, is_moving: bool = False) -> list[dict[str, Any]]:
     """S6: one preliminary, then corrections, then one final per window that has a row.
 
-    At a position preliminary results come first, then corrections, then finals. Of sessions (``is_moving``) what goes with the position goes
-    before all of them.
+    What stands at a position changes windows that are open before it. There preliminary results come first, then corrections, then
+    finals. Of sessions (``is_moving``) what goes with the position goes before all of them.
     """
     windows: dict[tuple[int, int, str], _Window] = {}
     outputs: list[dict[str, Any]] = []
@@ -83,7 +88,7 @@ def corrections(steps: Sequence[Step], delay: int, *, is_moving: bool = False) -
                 changes += 1
                 window.change, window.ts = change, step.clock
                 if window.is_shown and (change.value is not None or had_row):
-                    corrected.append((window, _marked(window, step, "correction")))
+                    corrected.append((window, _marked(window, step, "correction", step.offset)))
         last = together[-1]
         for key in sorted(windows, key=lambda key: (key[0], key[1], windows[key].since)):
             window = windows[key]
@@ -91,11 +96,11 @@ def corrections(steps: Sequence[Step], delay: int, *, is_moving: bool = False) -
             if has_row and not window.is_shown and key[0] <= last.clock:
                 window.is_shown = True
                 if key[0] + delay > last.clock:
-                    preliminary.append(_marked(window, last, "preliminary"))
+                    preliminary.append(_marked(window, last, "preliminary", -1))
             if key[0] + delay <= last.clock:
                 del windows[key]
                 if has_row:
-                    final.append(_marked(window, last, "final"))
+                    final.append(_marked(window, last, "final", -1))
         gone, stays = [], []
         for window, row in corrected:
             (gone if is_moving and window.change.value is None else stays).append(row)
@@ -103,9 +108,9 @@ def corrections(steps: Sequence[Step], delay: int, *, is_moving: bool = False) -
     return outputs
 
 
-def _marked(window: _Window, step: Step, state: str) -> dict[str, Any]:
+def _marked(window: _Window, step: Step, state: str, offset: int) -> dict[str, Any]:
     change = window.change
-    service = {"_pos": step.position, "_ts": window.ts, "_op": int(change.value is None), "_offset": step.offset}
+    service = {"_pos": step.position, "_ts": window.ts, "_op": int(change.value is None), "_offset": offset}
     bounds = {"key": change.key, "window_start": change.start, "window_end": change.end}
     return {**service, **bounds, "value": change.value, "$state": state}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.frames.clocks import BEFORE_ALL_TIME, Clock
 from engine.frames.hashing import KeyHash
 from engine.operators.operators import BatchTime
 from engine.operators.windows.corrections import Corrections
@@ -21,9 +23,12 @@ from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SessionAggregation
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
+from tests.lone_operator import LoneOperator
 from tests.property import suppress_model as model
 from tests.property import window_model
+from tests.property import windowed_runs as runs
 from tests.property.hashings import hashings
+from tests.property.places_model import STEP
 
 DELAYS = st.sampled_from([0, 1, 5, 20])
 CUTS = st.lists(st.integers(0, 30), max_size=10)
@@ -34,15 +39,16 @@ COUNT = (AggregateColumn("value", "count", None),)
 def steps(draw: st.DrawFn, delay: int) -> list[model.Step]:
     """Steps as a window operator could take them: it never changes a window that has closed."""
     made: list[model.Step] = []
-    clock = place = 0
+    clock = before = place = 0
     for number in range(draw(st.integers(0, 30))):
-        clock += draw(st.sampled_from([0, 0, 1, 2, 5, 30]))
-        place += draw(st.sampled_from([0, 1, 1]))
+        rise, step = draw(st.sampled_from([0, 0, 1, 2, 5, 30])), draw(st.sampled_from([0, 1, 1]))
+        before = clock if step else before
+        clock, place = clock + rise, place + step
         windows = st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.sampled_from([0, 4]), st.sampled_from([None, 1, 2, 3]))
         changes = []
         for key, back, size, value in draw(st.lists(windows, max_size=3)):
             start = max(clock // 4 - back, 0) * 4
-            if start + size + delay > clock:
+            if start + size + delay > before:
                 changes.append(model.WindowChange(key, start, start + size, value))
         made.append(model.Step(10 * place, 100 + number, clock, tuple(changes)))
     return made
@@ -56,7 +62,26 @@ def edges(cuts: Sequence[int], made: Sequence[model.Step]) -> list[int]:
 
 def rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
     bounds = [pl.col(name).dt.epoch("ms") for name in ("window_start", "window_end")]
-    return frame.with_columns(bounds).drop("_key_hash").to_dicts()
+    return frame.with_columns(bounds).drop("_key_hash", "_rank", strict=False).to_dicts()
+
+
+class Run:
+    """Corrections alone, with the times of their steps."""
+
+    def __init__(self, delay: int, store: MemorySegmentStore, *, is_moving: bool = False) -> None:
+        self.delay, self.store, self.is_moving = delay, store, is_moving
+        self.time = BEFORE_ALL_TIME
+        self.restart(None)
+
+    def restart(self, state: dict[str, Any] | None) -> None:
+        self.operator = Corrections(model.WINDOWED, ("key",), self.delay, state, self.store, is_moving=self.is_moving)
+
+    def process(self, part: Sequence[model.Step]) -> pl.DataFrame:
+        places, times = (np.array([getattr(step, name) for step in part], np.int64) for name in ("position", "clock"))
+        entered = {"entered": int(places[0])} if len(part) else {}
+        clock = Clock(self.time, **entered).rising(places, times, self.time)
+        self.time = clock.end
+        return self.operator.process(model.change_frame(part), BatchTime(clock=clock))
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -66,16 +91,14 @@ def test_any_slicing_equals_the_step_by_step_model(
 ) -> None:
     made = data.draw(steps(delay))
     store = MemorySegmentStore(hashing)
-    operator = Corrections(model.WINDOWED, ("key",), delay, None, store, is_moving=is_moving)
+    run = Run(delay, store, is_moving=is_moving)
     emitted = []
     for start, end in itertools.pairwise(edges(cuts, made)):
-        part = made[start:end]
-        arrays = [np.array([getattr(step, name) for step in part], dtype=np.int64) for name in ("position", "offset", "clock")]
-        emitted += rows(operator.process(model.change_frame(part), *arrays))
+        emitted += rows(run.process(made[start:end]))
         if restarts:
-            state = json.loads(json.dumps(operator.snapshot()))
+            state = json.loads(json.dumps(run.operator.snapshot()))
             store.purge()
-            operator = Corrections(model.WINDOWED, ("key",), delay, state, store, is_moving=is_moving)
+            run.restart(state)
     assert emitted == model.corrections(made, delay, is_moving=is_moving)
 
 
@@ -83,14 +106,9 @@ def behind_windows(
     records: Sequence[window_model.Row], window: tuple[int, int, int], cuts: Sequence[int], emit: str, having: str | None = None
 ) -> list[dict[str, Any]]:
     """What the window operator emits; the cuts are restarts too."""
-    store = MemorySegmentStore()
     spec = window_model.spec(*window, emit, having, COUNT)
-    operator = WindowAggregator(spec, window_model.SCHEMA, None, store)
-    emitted = []
-    for start, end in itertools.pairwise([0, *sorted({cut for cut in cuts if 0 < cut < len(records)}), len(records)]):
-        emitted += rows(operator.process(window_model.frame(records[start:end], start)).frame)
-        operator = WindowAggregator(spec, window_model.SCHEMA, json.loads(json.dumps(operator.snapshot())), store)
-    return emitted
+    make = partial(WindowAggregator, spec, window_model.SCHEMA)
+    return runs.run(make, records, cuts, restarts=True).emitted
 
 
 RECORDS = st.lists(
@@ -120,9 +138,9 @@ def test_windows_show_their_changes_as_the_model_does(
         if record.key is None or record.op:
             continue
         clock = max(clock, record.ts)
-        own = [change for change in changes if change["_pos"] == 10 * place]
+        own = [change for change in changes if change["_pos"] == STEP * place]
         changed = [model.WindowChange(c["key"], c["window_start"], c["window_end"], c["value"]) for c in own]
-        made.append(model.Step(10 * place, 1000 + place, clock, tuple(changed)))
+        made.append(model.Step(STEP * place, 1000 + place, clock, tuple(changed)))
     expected = [{**row, "_ts": None} for row in model.corrections(made, window[2])]
     emitted = behind_windows(records, window, cuts, "corrections", having)
     seen = [{**row, "_ts": None} for row in emitted]
@@ -139,7 +157,7 @@ def test_a_window_whose_end_and_closing_fall_into_one_jump_gives_its_final_resul
     records = [window_model.Row(ts, "a", None, None, None) for ts in (1, 12, 40)]
     emitted = behind_windows(records, (10, 10, 5), [], "corrections")
     shown = [(row["_pos"], row["window_start"], row["$state"]) for row in emitted]
-    assert shown == [(10, 0, "preliminary"), (20, 0, "final"), (20, 10, "final")]
+    assert shown == [(100, 0, "preliminary"), (200, 0, "final"), (200, 10, "final")]
 
 
 def test_at_one_position_preliminary_results_come_before_corrections_and_these_before_finals() -> None:
@@ -150,9 +168,7 @@ def test_at_one_position_preliminary_results_come_before_corrections_and_these_b
         model.Step(20, 3, 9, (model.WindowChange("b", 4, 8, 2), model.WindowChange("a", 0, 4, 2))),
         model.Step(20, 4, 14, ()),
     ]
-    operator = Corrections(model.WINDOWED, ("key",), 8, None, MemorySegmentStore())
-    arrays = [np.array([getattr(step, name) for step in changes]) for name in ("position", "offset", "clock")]
-    shown = rows(operator.process(model.change_frame(changes), *arrays))
+    shown = rows(Run(8, MemorySegmentStore()).process(changes))
     assert [(row["key"], row["window_start"], row["$state"]) for row in shown if row["_pos"] == 20] == [
         ("a", 4, "preliminary"),
         ("b", 4, "preliminary"),
@@ -164,18 +180,15 @@ def test_at_one_position_preliminary_results_come_before_corrections_and_these_b
 
 def test_a_session_that_grows_deletes_its_preliminary_result_and_gives_a_new_one() -> None:
     spec = SessionAggregation("w", (("key", "s.key"),), 5, 0, COUNT, "corrections")
-    operator = SessionAggregator(spec, window_model.SCHEMA, None, MemorySegmentStore())
-    emitted = []
-    for place, ts in enumerate((10, 12, 30)):
-        frame = window_model.frame([window_model.Row(ts, "a", None, None, None)], place)
-        emitted += rows(operator.process(frame).frame)
+    records = [window_model.Row(ts, "a", None, None, None) for ts in (10, 12, 30)]
+    emitted = runs.run(partial(SessionAggregator, spec, window_model.SCHEMA), records, [1, 2]).emitted
     shown = [(row["_pos"], row["_op"], row["window_start"], row["window_end"], row["value"], row["$state"]) for row in emitted]
     assert shown == [
         (0, 0, 10, 10, 1, "preliminary"),
-        (10, 1, 10, 10, None, "correction"),
-        (10, 0, 10, 12, 2, "preliminary"),
-        (20, 0, 30, 30, 1, "preliminary"),
-        (20, 0, 10, 12, 2, "final"),
+        (100, 1, 10, 10, None, "correction"),
+        (100, 0, 10, 12, 2, "preliminary"),
+        (200, 0, 30, 30, 1, "preliminary"),
+        (200, 0, 10, 12, 2, "final"),
     ]
 
 
@@ -189,29 +202,40 @@ def test_rows_marked_final_are_the_final_results(
     assert marked == behind_windows(records, window, [], "final")
 
 
-def test_an_idle_task_shows_and_closes_its_windows_by_wall_clock() -> None:
-    operator = WindowAggregator(
-        window_model.spec(10, 10, 5, "corrections", None, COUNT), window_model.SCHEMA, None, MemorySegmentStore()
-    )
-    operator.process(window_model.frame([window_model.Row(3, "a", None, None, None)]))
+def test_silence_shows_windows_and_closes_them() -> None:
+    spec = window_model.spec(10, 10, 5, "corrections", None, COUNT)
+    lone = LoneOperator(WindowAggregator(spec, window_model.SCHEMA, None, MemorySegmentStore()))
+    lone.process(window_model.frame([window_model.Row(3, "a", None, None, None)]))
     nothing = window_model.frame([])
-    assert operator.due_in_ms == 7
-    shown = operator.process(nothing, {}, BatchTime(position=77, advance_ms=7)).frame
-    assert shown.select("_pos", "window_end", "$state").rows()[0][::2] == (77, "preliminary")
-    assert operator.due_in_ms == 5
-    closed = operator.process(nothing, {}, BatchTime(position=78, advance_ms=6)).frame
-    assert closed["$state"].to_list() == ["final"]
-    assert (operator.due_in_ms, operator.clocks) == (None, {"w": 16})
+    assert lone.operator.due_ms == 10
+    shown = lone.process(nothing, silence_ms=9, first=70).frame
+    assert shown.select("_pos", "_offset", "$state").rows() == [(76, -1, "preliminary")]
+    assert lone.operator.due_ms == 15
+    closed = lone.process(nothing, silence_ms=6, first=80).frame
+    assert closed.select("_pos", "_offset", "$state").rows() == [(82, -1, "final")]
+    assert lone.operator.due_ms is None
+
+
+def test_a_change_at_the_place_that_closes_its_window_comes_before_the_final_result() -> None:
+    changes = [
+        model.Step(0, 0, 4, (model.WindowChange("a", 0, 4, 1),)),
+        model.Step(10, 1, 4, (model.WindowChange("a", 0, 4, 2),)),
+        model.Step(10, 2, 9, (model.WindowChange("b", 0, 4, 1),)),
+    ]
+    shown = rows(Run(5, MemorySegmentStore()).process(changes))
+    assert [(row["key"], row["value"], row["$state"]) for row in shown] == [
+        ("a", 1, "preliminary"),
+        ("a", 2, "correction"),
+        ("a", 2, "final"),
+        ("b", 1, "final"),
+    ]
 
 
 def test_a_shown_window_that_was_deleted_comes_back_as_a_correction_after_a_restart() -> None:
-    store = MemorySegmentStore()
     values = [1, None, 3]
     made = [model.Step(10 * i, i, 5 + i, (model.WindowChange("a", 0, 5, value),)) for i, value in enumerate(values)]
-    state, states = None, []
+    run, states = Run(20, MemorySegmentStore()), []
     for step in made:
-        operator = Corrections(model.WINDOWED, ("key",), 20, state, store)
-        arrays = [np.array([getattr(step, name)]) for name in ("position", "offset", "clock")]
-        states += operator.process(model.change_frame([step]), *arrays).select("_op", "$state").rows()
-        state = operator.snapshot()
+        states += run.process([step]).select("_op", "$state").rows()
+        run.restart(run.operator.snapshot())
     assert states == [(0, "preliminary"), (1, "correction"), (0, "correction")]

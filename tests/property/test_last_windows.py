@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.frames.clocks import LAST_EVENT_TIME_MS as LAST
-from engine.operators.operators import BatchTime
 from engine.operators.windows.hopping import WindowAggregator
 from engine.operators.windows.sessions.sessions import SessionAggregator
 from engine.operators.windows.sliding.sliding import SlidingAggregator
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import RunningTimes
 from tests.examples import examples
+from tests.lone_operator import LoneOperator
 from tests.property.window_model import SCHEMA, Row, frame
 
 COUNT = (AggregateColumn("rows", "count", None),)
@@ -43,13 +44,13 @@ def build(spec: Spec, state: dict[str, Any] | None, store: MemorySegmentStore) -
 
 def run(spec: Spec, rows: Sequence[Row], cuts: set[int]) -> tuple[dict[Window, int], Counter[str], Counter[tuple[str, int]]]:
     """What each window holds by the last thing that was told of it, the counters, and the late rows by reason and offset."""
-    store, state = MemorySegmentStore(), None
+    store, state, times = MemorySegmentStore(), None, RunningTimes()
     held: dict[Window, int] = {}
     counters: Counter[str] = Counter()
     late: Counter[tuple[str, int]] = Counter()
     for start, stop in pairwise(sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})):
         operator = build(spec, state, store)
-        output = operator.process(frame(rows[start:stop], start), {}, BatchTime(0, 10 * stop))
+        output = LoneOperator(operator, times).process(frame(rows[start:stop], start))
         for row in output.frame.to_dicts():
             bounds = (round(row[name].timestamp() * 1000) for name in ("window_start", "window_end"))
             window = (row["key"], *bounds)
@@ -69,11 +70,11 @@ def hopping(rows: Sequence[Row], size: int, advance: int, grace: int) -> tuple[A
     late: Counter[tuple[str, int]] = Counter()
     clock = 0
     for place, row in enumerate(rows):
-        clock = max(clock, row.ts)
+        before, clock = clock, max(clock, row.ts)
         first = max((row.ts - size) // advance + 1, 0)
         for start in range(first * advance, row.ts + 1, advance):
             end = start + size
-            reason = "window_out_of_range" if end > LAST else "window_closed" if end + grace <= clock else None
+            reason = "window_out_of_range" if end > LAST else "window_closed" if end + grace <= before else None
             if reason is None:
                 held[row.key or "", start, end] += 1
             else:

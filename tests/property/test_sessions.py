@@ -1,10 +1,9 @@
-"""Session aggregation under any slicing, any restart, any order of times."""
+"""Session aggregation under any slicing, any restart, any order of times, any number of tasks."""
 
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.frames.clocks import running_clock
-from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.operators.operators import BatchTime
+from engine.frames.hashing import KeyHash
 from engine.operators.windows.sessions.session_components import components_of
 from engine.operators.windows.sessions.session_exact import in_line, record_by_record
 from engine.operators.windows.sessions.session_store import END, HASH, START, SessionStore
@@ -25,10 +23,13 @@ from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SessionAggregation
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
+from tests.lone_operator import LoneOperator
 from tests.property import session_model as model
+from tests.property import windowed_runs as runs
 from tests.property.hashings import hashings
+from tests.property.places_model import KINDS, SILENCES, places_of, silences_between
 from tests.property.sink_fold import assert_folds_to
-from tests.property.window_model import AGGREGATES, SCHEMA, Row, emitted, frame
+from tests.property.window_model import AGGREGATES, SCHEMA, Row, frame
 
 TIMES = st.one_of(st.integers(0, 60), st.integers(0, 200))
 ROWS = st.lists(
@@ -63,42 +64,14 @@ GAPS = st.sampled_from([0, 1, 3, 8])
 GRACES = st.sampled_from([0, 1, 7, 30])
 CUTS = st.lists(st.integers(0, 40), max_size=12)
 
-Result = tuple[list[dict[str, Any]], list[dict[str, Any]], dict[tuple[str, str], int]]
+
+def run(spec: SessionAggregation, rows: Sequence[Row], cuts: Sequence[int] = (), **how: Any) -> runs.Seen:
+    """Give the rows to the operator in the batches that ``cuts`` make."""
+    return runs.run(lambda state, store: SessionAggregator(spec, SCHEMA, state, store), rows, cuts, **how)
 
 
-def run(
-    spec: SessionAggregation,
-    rows: Sequence[Row],
-    cuts: Sequence[int],
-    *,
-    restarts: bool = False,
-    advances: Mapping[int, int] | None = None,
-    hashing: KeyHash = UNSEEDED,
-) -> Result:
-    """Give the rows to the operator in the slices that ``cuts`` make; returns what it emitted, its late rows, its counters."""
-    store = MemorySegmentStore(hashing)
-    operator = SessionAggregator(spec, SCHEMA, None, store)
-    shown: list[dict[str, Any]] = []
-    late: list[dict[str, Any]] = []
-    counters: dict[tuple[str, str], int] = {}
-    advances = advances or {}
-    edges = [0, *sorted({*(cut for cut in cuts if cut < len(rows)), *advances}), len(rows)]
-    for start, end in itertools.pairwise(edges):
-        is_last = end == len(rows)
-        moment = BatchTime(
-            position=model.advance_position(end), advance_ms=0 if is_last and start == end else advances.get(end, 0)
-        )
-        output = operator.process(frame(rows[start:end], start), {}, moment)
-        shown += emitted(output.frame)
-        late += output.late.to_dicts()
-        for name, count in output.counters.items():
-            if name[1] != "exact_path":  # how a row was handled, not what came of it
-                counters[name] = counters.get(name, 0) + count
-        if restarts:
-            state = json.loads(json.dumps(operator.snapshot()))
-            store.purge()
-            operator = SessionAggregator(spec, SCHEMA, state, store)
-    return shown, late, counters
+def alone(spec: SessionAggregation) -> LoneOperator:
+    return LoneOperator(SessionAggregator(spec, SCHEMA, None, MemorySegmentStore()))
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
@@ -114,12 +87,12 @@ def run(
 def test_any_slicing_equals_the_record_by_record_model(
     emit: str, rows: list[Row], gap: int, grace: int, cuts: list[int], aggregates: tuple[AggregateColumn, ...], hashing: KeyHash
 ) -> None:
-    shown, late, _ = run(model.spec(gap, grace, emit, aggregates=aggregates), rows, cuts, hashing=hashing)
-    expected, late_places = model.run(rows, gap, grace, emit)
+    seen = run(model.spec(gap, grace, emit, aggregates=aggregates), rows, cuts, hashing=hashing)
+    expected, late = model.run(rows, gap, grace, emit)
     if aggregates is not AGGREGATES:
         expected = [{name: value for name, value in row.items() if name != "texts"} for row in expected]
-    assert shown == expected
-    assert [row["offset"] - 1000 for row in late] == late_places
+    assert seen.emitted == expected
+    assert [row["offset"] - 1000 for row in seen.late] == late
 
 
 @pytest.mark.parametrize("emit", ["final", "changes", "corrections"])
@@ -129,26 +102,56 @@ def test_restarts_and_slices_change_neither_emissions_nor_late_rows_nor_counters
     emit: str, rows: list[Row], gap: int, grace: int, cuts: list[int]
 ) -> None:
     spec = model.spec(gap, grace, emit, aggregates=model.UNORDERED)
-    assert run(spec, rows, cuts, restarts=True) == run(spec, rows, [])
+    assert run(spec, rows, cuts, restarts=True).results == run(spec, rows).results
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
-@settings(max_examples=examples(40), deadline=None)
-@given(rows=ROWS, gap=GAPS, grace=GRACES, cuts=CUTS, advances=st.dictionaries(st.integers(1, 40), st.integers(1, 40), max_size=4))
-def test_time_that_advances_without_records_closes_sessions(
-    emit: str, rows: list[Row], gap: int, grace: int, cuts: list[int], advances: dict[int, int]
+@settings(max_examples=examples(60), deadline=None)
+@given(rows=st.one_of(ROWS, MILD), kinds=st.none() | KINDS, gap=GAPS, grace=GRACES, cuts=CUTS, silences=SILENCES)
+def test_rows_that_share_a_place_are_judged_by_the_time_before_it_and_silence_closes_sessions(
+    emit: str, rows: list[Row], kinds: list[int] | None, gap: int, grace: int, cuts: list[int], silences: dict[int, int]
 ) -> None:
-    advances = {place: ms for place, ms in advances.items() if place <= len(rows)}
-    shown, late, _ = run(model.spec(gap, grace, emit), rows, cuts, advances=advances)
-    expected, late_places = model.run(rows, gap, grace, emit, advances=advances)
-    assert shown == expected
-    assert [row["offset"] - 1000 for row in late] == late_places
+    places = places_of([0] * len(rows) if kinds is None else kinds, len(rows))
+    silences = silences_between(places, silences)
+    seen = run(model.spec(gap, grace, emit), rows, cuts, places=places, silences=silences)
+    expected, late = model.run(rows, gap, grace, emit, places=places, silences=silences)
+    assert seen.emitted == expected
+    assert [row["offset"] - 1000 for row in seen.late] == late
+
+
+@pytest.mark.parametrize("emit", ["final", "changes", "corrections"])
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    rows=st.one_of(ROWS, MILD),
+    kinds=st.none() | KINDS,
+    gap=GAPS,
+    grace=GRACES,
+    cuts=CUTS,
+    silences=SILENCES,
+    tasks=st.sampled_from([2, 3]),
+)
+def test_any_number_of_tasks_gives_the_same(
+    emit: str,
+    rows: list[Row],
+    kinds: list[int] | None,
+    gap: int,
+    grace: int,
+    cuts: list[int],
+    silences: dict[int, int],
+    tasks: int,
+) -> None:
+    places = places_of([0] * len(rows) if kinds is None else kinds, len(rows))
+    spec, silences = model.spec(gap, grace, emit, aggregates=model.UNORDERED), silences_between(places, silences)
+    one = run(spec, rows, places=places, silences=silences)
+    several = run(spec, rows, cuts, places=places, silences=silences, tasks=tasks, restarts=True)
+    assert several.results == one.results
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, gap=GAPS, cuts=CUTS, least=st.integers(1, 4))
 def test_having_filters_final_results(rows: list[Row], gap: int, cuts: list[int], least: int) -> None:
-    assert run(model.spec(gap, 3, "final", f"rows >= {least}"), rows, cuts)[0] == model.run(rows, gap, 3, "final", least)[0]
+    seen = run(model.spec(gap, 3, "final", f"rows >= {least}"), rows, cuts)
+    assert seen.emitted == model.run(rows, gap, 3, "final", least)[0]
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -156,17 +159,18 @@ def test_having_filters_final_results(rows: list[Row], gap: int, cuts: list[int]
 def test_a_change_that_fails_having_is_a_delete_if_the_session_was_shown(
     rows: list[Row], gap: int, cuts: list[int], most: int
 ) -> None:
-    assert run(model.spec(gap, 3, "changes", f"rows <= {most}"), rows, cuts)[0] == model.run(rows, gap, 3, "changes", most)[0]
+    seen = run(model.spec(gap, 3, "changes", f"rows <= {most}"), rows, cuts)
+    assert seen.emitted == model.run(rows, gap, 3, "changes", most)[0]
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, gap=GAPS, grace=GRACES)
 def test_each_final_result_is_the_last_change_of_its_session(rows: list[Row], gap: int, grace: int) -> None:
     last: dict[tuple[str, int, int], dict[str, Any]] = {}
-    for change in run(model.spec(gap, grace, "changes"), rows, [])[0]:
+    for change in run(model.spec(gap, grace, "changes"), rows).emitted:
         bounds = (change["key"], change["window_start"], change["window_end"])
         last[bounds] = {name: change[name] for name in change if name not in ("_pos", "_offset")}
-    for final in run(model.spec(gap, grace, "final"), rows, [])[0]:
+    for final in run(model.spec(gap, grace, "final"), rows).emitted:
         known = last.pop((final["key"], final["window_start"], final["window_end"]))
         assert known == {name: final[name] for name in known}
 
@@ -189,7 +193,7 @@ def test_the_fast_paths_agree_with_the_exact_one(
     rows = [*sessions, *((key, ts, ts) for key, ts in records)]
     keys = pl.DataFrame(rows, schema={HASH: pl.UInt64, START: pl.Int64, END: pl.Int64}, orient="row")
     first_end = min((session[2] for session in sessions), default=0)
-    clock = running_clock(first_end, np.array([ts for _, ts in records]))[1]
+    clock = running_clock(first_end, np.array([ts for _, ts in records]))[0]
     horizons = np.maximum(np.append([0], clock - gap - delay), 0)
     components = components_of(keys, [], len(sessions), gap)
     for number in range(len(components.starts)):
@@ -241,54 +245,66 @@ def test_a_session_that_closes_within_a_batch_takes_no_part_in_later_merges_of_i
         Row(17, "a", None, None, None),
         Row(99, "c", None, None, None),
     ]
-    shown, late, _ = run(model.spec(8, 0, "final", aggregates=(AggregateColumn("rows", "count", None),)), rows, [])
-    assert [(row["_pos"], row["key"], row["window_start"], row["window_end"], row["rows"]) for row in shown] == [
-        (10, "a", 10, 10, 1),
-        (30, "a", 17, 17, 1),
-        (30, "b", 25, 25, 1),
+    seen = run(model.spec(8, 0, "final", aggregates=(AggregateColumn("rows", "count", None),)), rows)
+    assert [(row["_pos"], row["key"], row["window_start"], row["window_end"], row["rows"]) for row in seen.emitted] == [
+        (100, "a", 10, 10, 1),
+        (300, "a", 17, 17, 1),
+        (300, "b", 25, 25, 1),
     ]
-    assert not late
+    assert not seen.late
 
 
 def test_records_that_keep_joining_a_large_session_are_taken_in_parts() -> None:
     rows = [Row(ts, "a", 1, None, None) for i in range(1100) for ts in (10 * i + 10, 10 * i + 5)]
     spec = model.spec(5, 10**6, "changes", aggregates=(AggregateColumn("rows", "count", None),))
-    shown, late, _ = run(spec, rows, [])
-    assert not late
-    assert shown[-1]["rows"] == len(rows)
-    assert [row["rows"] for row in shown[-3:]] == [None, None, len(rows)]
+    seen = run(spec, rows)
+    assert not seen.late
+    assert seen.emitted[-1]["rows"] == len(rows)
+    assert [row["rows"] for row in seen.emitted[-3:]] == [None, None, len(rows)]
 
 
 def test_what_has_closed_is_forgotten() -> None:
     store = MemorySegmentStore()
-    operator = SessionAggregator(model.spec(2, 0, "final"), SCHEMA, None, store)
+    lone = LoneOperator(SessionAggregator(model.spec(2, 0, "final"), SCHEMA, None, store))
     for place in range(200):
-        operator.process(frame([Row(10 * place, f"k{place}", 1, None, None)], place))
-        operator.snapshot()
+        lone.process(frame([Row(10 * place, f"k{place}", 1, None, None)], place))
+        lone.operator.snapshot()
         store.purge()
-    assert operator.buffered_rows <= 1
+    assert lone.operator.buffered_rows <= 1
     assert len(store.segment_ids) <= 1
 
 
-def test_due_in_ms_is_the_advance_that_closes_the_first_session() -> None:
-    operator = SessionAggregator(model.spec(5, 3, "final"), SCHEMA, None, MemorySegmentStore())
-    assert operator.due_in_ms is None
-    operator.process(frame([Row(10, "a", 1, None, None), Row(14, "b", 1, None, None)]))
-    assert operator.due_in_ms == 10 + 5 + 3 + 1 - 14
-    assert operator.process(frame([]), {}, BatchTime(position=1, advance_ms=4)).frame.is_empty()
-    closed = operator.process(frame([]), {}, BatchTime(position=2, advance_ms=1)).frame
-    assert closed["key"].to_list() == ["a"]
-    assert closed["_pos"].to_list() == [2]
+def test_due_ms_is_the_time_that_closes_the_first_session() -> None:
+    lone = alone(model.spec(5, 3, "final"))
+    assert lone.operator.due_ms is None
+    lone.process(frame([Row(10, "a", 1, None, None), Row(14, "b", 1, None, None)]))
+    assert lone.operator.due_ms == 10 + 5 + 3 + 1
+    assert lone.process(frame([]), silence_ms=4, first=200).frame.is_empty()
+    closed = lone.process(frame([]), silence_ms=1, first=300).frame
+    assert closed.select("key", "_pos", "_offset").rows() == [("a", 300, -1)]
 
 
 def test_a_larger_grace_does_not_reopen_what_has_closed() -> None:
     store = MemorySegmentStore()
-    operator = SessionAggregator(model.spec(5, 0, "final"), SCHEMA, None, store)
-    operator.process(frame([Row(0, "a", 1, None, None), Row(20, "b", 1, None, None)]))
-    edited = SessionAggregator(model.spec(5, 100, "final"), SCHEMA, operator.snapshot(), store)
+    lone = LoneOperator(SessionAggregator(model.spec(5, 0, "final"), SCHEMA, None, store))
+    lone.process(frame([Row(0, "a", 1, None, None), Row(20, "b", 1, None, None)]))
+    edited = lone.restarted(SessionAggregator(model.spec(5, 100, "final"), SCHEMA, lone.operator.snapshot(), store))
     output = edited.process(frame([Row(1, "a", 1, None, None), Row(18, "a", 1, None, None)], 2))
     assert output.counters["w", "window_closed"] == 1
     assert output.frame.is_empty()
+
+
+def test_a_smaller_grace_closes_at_the_next_place_of_the_streams_or_at_once_on_request() -> None:
+    for is_release in (False, True):
+        store = MemorySegmentStore()
+        lone = LoneOperator(SessionAggregator(model.spec(5, 100, "final"), SCHEMA, None, store))
+        lone.process(frame([Row(0, "a", 1, None, None), Row(20, "b", 1, None, None)]))
+        edited = lone.restarted(SessionAggregator(model.spec(5, 0, "final"), SCHEMA, lone.operator.snapshot(), store))
+        first = edited.process(frame([]), first=150, is_release=is_release).frame
+        then = edited.process(frame([Row(1, "a", 1, None, None)], 2))
+        assert first["_pos"].to_list() == [150] * is_release
+        assert then.frame["_pos"].to_list() == [200] * (not is_release)
+        assert then.counters == {("w", "window_closed"): 1}
 
 
 def test_two_groups_of_one_hash_stay_apart() -> None:
@@ -306,7 +322,7 @@ def test_two_groups_of_one_hash_stay_apart() -> None:
 def test_a_session_is_shown_at_its_end_corrected_and_final_when_it_closes() -> None:
     spec = model.spec(5, 10, "corrections", aggregates=(AggregateColumn("rows", "count", None),))
     rows = [Row(ts, key, None, None, None) for ts, key in ((0, "a"), (4, "a"), (19, "b"), (3, "a"), (20, "b"))]
-    shown = [(row["key"], row["window_end"], row["rows"], row["$state"]) for row in run(spec, rows, [])[0]]
+    shown = [(row["key"], row["window_end"], row["rows"], row["$state"]) for row in run(spec, rows).emitted]
     assert shown == [
         ("a", 0, 1, "preliminary"),
         ("a", 0, None, "correction"),
@@ -332,9 +348,7 @@ def test_folded_changes_are_the_last_ones_of_every_change(
     rows: list[Row], gap: int, grace: int, cuts: list[int], having: str | None
 ) -> None:
     spec = SessionAggregation("w", (("key", "s.key"),), gap, grace, model.UNORDERED, "changes", having)
-    full, folding = (
-        SessionAggregator(replace(spec, is_folded=is_folded), SCHEMA, None, MemorySegmentStore()) for is_folded in (False, True)
-    )
+    full, folding = (alone(replace(spec, is_folded=is_folded)) for is_folded in (False, True))
     edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
     for start, end in itertools.pairwise(edges):
         batch = frame(rows[start:end], start)
@@ -343,7 +357,6 @@ def test_folded_changes_are_the_last_ones_of_every_change(
 
 def test_a_list_that_grows_with_its_session_is_written_once_when_folded() -> None:
     spec = SessionAggregation("w", (("key", "s.key"),), 10, 0, (AggregateColumn("all", "collect_list", "s.number"),), "changes")
-    operator = SessionAggregator(replace(spec, is_folded=True), SCHEMA, None, MemorySegmentStore())
-    changes = operator.process(frame([Row(i, "a", i, None, None) for i in range(20_000)])).frame
+    changes = alone(replace(spec, is_folded=True)).process(frame([Row(i, "a", i, None, None) for i in range(20_000)])).frame
     assert changes.filter(changes["_op"] == 0)["all"].list.len().to_list() == [10_000]
     assert changes.filter(changes["_op"] == 1)["all"].null_count() == changes.height - 1

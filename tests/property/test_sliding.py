@@ -1,11 +1,10 @@
-"""Sliding windows under any slicing, any restart, any order of times."""
+"""Sliding windows under any slicing, any restart, any order of times, any number of tasks."""
 
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema
-from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.operators.operators import BatchTime
+from engine.frames.hashing import KeyHash
 from engine.operators.windows.sliding.sliding import SlidingAggregator
 from engine.operators.windows.sliding.sliding_store import HASH, SEQ
 from engine.operators.windows.sliding.sliding_windows import BOUNDARY, timelines
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import SlidingAggregation
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import STREAMS
 from tests.examples import examples
+from tests.lone_operator import LoneOperator
 from tests.property import sliding_model, window_model
+from tests.property import windowed_runs as runs
 from tests.property.hashings import hashings
+from tests.property.places_model import KINDS, SILENCES, STEP, follow, places_alone, places_of, silences_between
 from tests.property.sink_fold import assert_folds_to
 
 DOUBLES = st.one_of(
@@ -64,43 +66,13 @@ EVERY_AGGREGATE = (
 )
 
 
-@dataclass
-class Seen:
-    """What an operator gave."""
-
-    emitted: list[dict[str, Any]] = field(default_factory=list)
-    late: list[dict[str, Any]] = field(default_factory=list)
-    counters: dict[tuple[str, str], int] = field(default_factory=dict)
+def run(spec: SlidingAggregation, rows: Sequence[window_model.Row], cuts: Sequence[int] = (), **how: Any) -> runs.Seen:
+    """Give the rows to the operator in the batches that ``cuts`` make."""
+    return runs.run(lambda state, store: SlidingAggregator(spec, window_model.SCHEMA, state, store), rows, cuts, **how)
 
 
-def run(
-    spec: SlidingAggregation,
-    rows: Sequence[window_model.Row],
-    cuts: Sequence[int],
-    *,
-    restarts: bool = False,
-    advances: Mapping[int, int] | None = None,
-    hashing: KeyHash = UNSEEDED,
-) -> Seen:
-    """Give the rows to the operator in the slices that ``cuts`` make; the clock advances where ``advances`` says."""
-    advances = advances or {}
-    store = MemorySegmentStore(hashing)
-    operator = SlidingAggregator(spec, window_model.SCHEMA, None, store)
-    seen = Seen()
-    edges = sorted({0, len(rows), *(cut for cut in (*cuts, *advances) if cut < len(rows))})
-    for start, end in itertools.pairwise(edges):
-        moment = BatchTime(position=10 * end - 5, advance_ms=advances.get(end, 0))
-        output = operator.process(window_model.frame(rows[start:end], start), {}, moment)
-        assert output.frame.columns[5:] == list(operator.schema.names)
-        seen.emitted += window_model.emitted(output.frame)
-        seen.late += output.late.to_dicts()
-        for name, count in output.counters.items():
-            seen.counters[name] = seen.counters.get(name, 0) + count
-        if restarts:
-            state = json.loads(json.dumps(operator.snapshot()))
-            store.purge()
-            operator = SlidingAggregator(spec, window_model.SCHEMA, state, store)
-    return seen
+def alone(spec: SlidingAggregation, store: MemorySegmentStore | None = None) -> LoneOperator:
+    return LoneOperator(SlidingAggregator(spec, window_model.SCHEMA, None, store or MemorySegmentStore()))
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
@@ -123,24 +95,55 @@ def test_restarts_and_slices_change_nothing_for_any_aggregate(
     emit: str, rows: list[window_model.Row], difference: int, grace: int, cuts: list[int]
 ) -> None:
     spec = sliding_model.spec(difference, grace, emit, aggregates=EVERY_AGGREGATE)
-    assert run(spec, rows, cuts, restarts=True) == run(spec, rows, [])
+    assert run(spec, rows, cuts, restarts=True).results == run(spec, rows).results
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
+@given(rows=ROWS, kinds=st.none() | KINDS, difference=DIFFERENCES, grace=GRACES, cuts=CUTS, silences=SILENCES)
+def test_rows_that_share_a_place_are_judged_by_the_time_before_it_and_silence_closes_windows(
+    emit: str,
+    rows: list[window_model.Row],
+    kinds: list[int] | None,
+    difference: int,
+    grace: int,
+    cuts: list[int],
+    silences: dict[int, int],
+) -> None:
+    places = places_of([0] * len(rows) if kinds is None else kinds, len(rows))
+    silences = silences_between(places, silences)
+    seen = run(sliding_model.spec(difference, grace, emit), rows, cuts, places=places, silences=silences, restarts=True)
+    model = sliding_model.run(rows, difference, grace, emit, places=places, silences=silences)
+    assert seen.emitted == model.outputs
+    assert [row["offset"] - 1000 for row in seen.late] == model.refused
+
+
+@pytest.mark.parametrize("emit", ["final", "changes", "corrections"])
+@settings(max_examples=examples(60), deadline=None)
 @given(
     rows=ROWS,
+    kinds=st.none() | KINDS,
     difference=DIFFERENCES,
     grace=GRACES,
     cuts=CUTS,
-    advances=st.dictionaries(st.integers(1, 40), st.integers(1, 50), max_size=4),
+    silences=SILENCES,
+    tasks=st.sampled_from([2, 3]),
 )
-def test_an_idle_advance_closes_windows_as_a_record_would(
-    emit: str, rows: list[window_model.Row], difference: int, grace: int, cuts: list[int], advances: dict[int, int]
+def test_any_number_of_tasks_gives_the_same(
+    emit: str,
+    rows: list[window_model.Row],
+    kinds: list[int] | None,
+    difference: int,
+    grace: int,
+    cuts: list[int],
+    silences: dict[int, int],
+    tasks: int,
 ) -> None:
-    advances = {count: by for count, by in advances.items() if count <= len(rows)}
-    seen = run(sliding_model.spec(difference, grace, emit), rows, cuts, advances=advances, restarts=True)
-    assert seen.emitted == sliding_model.run(rows, difference, grace, emit, advances=advances).outputs
+    places = places_of([0] * len(rows) if kinds is None else kinds, len(rows))
+    spec, silences = sliding_model.spec(difference, grace, emit), silences_between(places, silences)
+    one = run(spec, rows, places=places, silences=silences)
+    several = run(spec, rows, cuts, places=places, silences=silences, tasks=tasks, restarts=True)
+    assert several.results == one.results
 
 
 @settings(max_examples=examples(50), deadline=None)
@@ -164,9 +167,9 @@ def test_a_change_that_stops_matching_having_is_deleted_once(
 def test_each_final_result_is_the_last_change_of_its_window(rows: list[window_model.Row], difference: int, grace: int) -> None:
     aggregates = EVERY_AGGREGATE
     last: dict[tuple[str, int], dict[str, Any]] = {}
-    for change in run(sliding_model.spec(difference, grace, "changes", aggregates=aggregates), rows, []).emitted:
+    for change in run(sliding_model.spec(difference, grace, "changes", aggregates=aggregates), rows).emitted:
         last[change["key"], change["window_start"]] = {name: change[name] for name in change if name not in ("_pos", "_offset")}
-    for final in run(sliding_model.spec(difference, grace, "final", aggregates=aggregates), rows, []).emitted:
+    for final in run(sliding_model.spec(difference, grace, "final", aggregates=aggregates), rows).emitted:
         known = last.pop((final["key"], final["window_start"]))
         assert known == {name: final[name] for name in known}
 
@@ -182,34 +185,45 @@ def test_each_final_result_is_the_last_change_of_its_window(rows: list[window_mo
 def test_a_new_grace_never_reopens_a_window(
     rows: list[window_model.Row], difference: int, graces: tuple[int, int], at: int, emit: str
 ) -> None:
-    model = sliding_model.Model(difference, graces[0], emit)
-    for place, row in enumerate(rows):
-        model.grace = graces[place >= at]
-        model.take(place, row)
+    places = places_alone(len(rows))
+    model = sliding_model.Model(difference, graces[0], emit, places)
+
+    def take(number: int, row: window_model.Row, before: int) -> None:
+        model.grace = graces[number >= at]
+        model.take(number, row, before)
+
+    def rise(position: int, time: int) -> None:
+        model.grace = graces[position >= STEP * at]
+        model.rise(position, time)
+
+    follow(rows, places, take, rise)
     store = MemorySegmentStore()
     spec = sliding_model.spec(difference, graces[0], emit)
-    before = SlidingAggregator(spec, window_model.SCHEMA, None, store)
-    emitted = window_model.emitted(before.process(window_model.frame(rows[:at]), {}, BatchTime()).frame)
-    after = SlidingAggregator(replace(spec, grace_ms=graces[1]), window_model.SCHEMA, before.snapshot(), store)
-    emitted += window_model.emitted(after.process(window_model.frame(rows[at:], at), {}, BatchTime()).frame)
+    before = alone(spec, store)
+    emitted = window_model.emitted(before.process(window_model.frame(rows[:at])).frame.drop("_rank"))
+    edited = SlidingAggregator(replace(spec, grace_ms=graces[1]), window_model.SCHEMA, before.operator.snapshot(), store)
+    after = before.restarted(edited).process(window_model.frame(rows[at:], at))
+    emitted += window_model.emitted(after.frame.drop("_rank"))
     assert emitted == model.outputs
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, difference=DIFFERENCES, grace=GRACES)
 def test_nothing_is_let_go_before_it_is_due(rows: list[window_model.Row], difference: int, grace: int) -> None:
-    operator = SlidingAggregator(sliding_model.spec(difference, grace, "final"), window_model.SCHEMA, None, MemorySegmentStore())
-    operator.process(window_model.frame(rows), {}, BatchTime())
+    lone = alone(sliding_model.spec(difference, grace, "final"))
+    lone.process(window_model.frame(rows))
+    nothing, first = window_model.frame([]), 10**6
     for _ in range(3 * len(rows) + 1):
-        due = operator.due_in_ms
+        due = lone.operator.due_ms
         if due is None:
             break
-        if due > 1:
-            early = operator.process(window_model.frame([]), {}, BatchTime(position=10**6, advance_ms=due - 1))
-            assert early.frame.is_empty()
-        operator.process(window_model.frame([]), {}, BatchTime(position=10**6, advance_ms=1))
-    assert operator.due_in_ms is None
-    assert operator.process(window_model.frame([]), {}, BatchTime(position=10**6, advance_ms=10**6)).frame.is_empty()
+        early = due - 1 - lone.times.times[STREAMS]
+        assert early >= 0
+        assert lone.process(nothing, silence_ms=early, first=first).frame.is_empty()
+        lone.process(nothing, silence_ms=1, first=first + early)
+        first += early + 1
+    assert lone.operator.due_ms is None
+    assert lone.process(nothing, silence_ms=10**6, first=first).frame.is_empty()
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -235,9 +249,9 @@ def test_more_pairs_than_are_expanded_at_once_give_the_same_as_small_batches(emi
     spec = sliding_model.spec(1000, 0, emit, aggregates=aggregates)
 
     def emitted(size: int) -> pl.DataFrame:
-        operator = SlidingAggregator(spec, window_model.SCHEMA, None, MemorySegmentStore())
+        lone = alone(spec)
         slices = (window_model.frame(rows[start : start + size], start) for start in range(0, len(rows), size))
-        return pl.concat([operator.process(part, {}, BatchTime()).frame for part in slices])
+        return pl.concat([lone.process(part).frame for part in slices])
 
     whole = emitted(len(rows))
     assert whole.height > (1 << 20 if emit == "changes" else 1000)
@@ -258,15 +272,15 @@ def test_groups_that_share_a_hash_stay_apart() -> None:
 def test_state_stays_bounded_while_time_goes_on(emit: str) -> None:
     store = MemorySegmentStore()
     spec = sliding_model.spec(10, 5, emit, aggregates=window_model.AGGREGATES[:3])
-    operator = SlidingAggregator(spec, window_model.SCHEMA, None, store)
+    lone = alone(spec, store)
     for batch in range(200):
         rows = [window_model.Row(5 * batch + at, "a", 1, 1.0, "x") for at in range(5)]
-        operator.process(window_model.frame(rows, 5 * batch), {}, BatchTime())
-        state = operator.snapshot()
+        lone.process(window_model.frame(rows, 5 * batch))
+        state = lone.operator.snapshot()
         store.purge()
     assert len(store.segment_ids) <= 24
-    assert operator.buffered_rows <= 200
-    assert state["stream_time"] == 999
+    assert lone.operator.buffered_rows <= 200
+    assert state["boundary"] == 999 - 5
 
 
 def test_zero_and_minus_zero_are_one_group() -> None:
@@ -275,7 +289,7 @@ def test_zero_and_minus_zero_are_one_group() -> None:
     spec = SlidingAggregation("w", group, 10, 0, (AggregateColumn("n", "sum", "s.n"),), "changes")
     frame = pl.DataFrame(
         {
-            "_pos": [0, 0, 1, 2],
+            "_pos": [0, 1, 2, 3],
             "_ts": [5, 5, 5, 5],
             "_op": pl.Series([0, 0, 0, 0], dtype=pl.Int8),
             "_key_hash": pl.Series([0, 0, 0, 0], dtype=pl.UInt64),
@@ -285,7 +299,7 @@ def test_zero_and_minus_zero_are_one_group() -> None:
             "s.n": [1, 2, 3, 4],
         }
     )
-    output = SlidingAggregator(spec, schema, None, MemorySegmentStore()).process(frame, {}, BatchTime())
+    output = LoneOperator(SlidingAggregator(spec, schema, None, MemorySegmentStore())).process(frame)
     assert output.frame["kind"].to_list() == ["a", "a", "b", "a"]
     assert output.frame["n"].to_list() == [1, 3, 3, 7]
     assert output.frame["_offset"].to_list() == [0, 1, 2, 3]
@@ -296,9 +310,9 @@ def test_many_groups_over_all_of_time_are_handled_apart(emit: str) -> None:
     keys, year_9999 = 20_000, 253_402_300_000_000
     rows = [window_model.Row(ts, f"k{n}", 1, None, None) for ts in (0, year_9999) for n in range(keys)]
     spec = sliding_model.spec(1000, year_9999, emit, aggregates=(AggregateColumn("rows", "count", None),))
-    operator = SlidingAggregator(spec, window_model.SCHEMA, None, MemorySegmentStore())
-    emitted = operator.process(window_model.frame(rows), {}, BatchTime()).frame
-    closing = operator.process(window_model.frame([]), {}, BatchTime(position=10**7, advance_ms=2 * year_9999)).frame
+    lone = alone(spec)
+    emitted = lone.process(window_model.frame(rows)).frame
+    closing = lone.process(window_model.frame([]), silence_ms=2 * year_9999, first=10**7).frame
     result = pl.concat([emitted, closing])
     assert np.array_equal(result["_ts"].to_numpy(), np.repeat([0, year_9999], keys))
     assert result["key"].to_list() == [row.key for row in rows]
@@ -317,12 +331,9 @@ def test_folded_changes_are_the_last_ones_of_every_change(
     rows: list[window_model.Row], difference: int, grace: int, cuts: list[int], having: str | None
 ) -> None:
     spec = sliding_model.spec(difference, grace, "changes", having, aggregates=EVERY_AGGREGATE)
-    full, folding = (
-        SlidingAggregator(replace(spec, is_folded=is_folded), window_model.SCHEMA, None, MemorySegmentStore())
-        for is_folded in (False, True)
-    )
+    full, folding = (alone(replace(spec, is_folded=is_folded)) for is_folded in (False, True))
     edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
     for start, end in itertools.pairwise(edges):
         batch = window_model.frame(rows[start:end], start)
-        changes, every = folding.process(batch, {}, BatchTime()).frame, full.process(batch, {}, BatchTime()).frame
+        changes, every = folding.process(batch).frame, full.process(batch).frame
         assert_folds_to(changes, every, ["key", "window_start", "window_end"])

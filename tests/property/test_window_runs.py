@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -12,20 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.operators.operators import BatchTime, Operator
+from engine.operators.operators import Operator
 from engine.operators.windows.hopping import WindowAggregator
 from engine.operators.windows.sessions.sessions import SessionAggregator
 from engine.operators.windows.sliding.sliding import SlidingAggregator
-from engine.state.segments.memory import MemorySegmentStore
-from engine.state.segments.ports import SegmentStore, named_segments
+from engine.state.segments.ports import SegmentStore
 from tests.examples import examples
 from tests.property import session_model, sliding_model, window_model
+from tests.property import windowed_runs as runs
 from tests.property.hashings import hashings
 from tests.property.tiny_steps import tiny_steps
 from tests.property.window_model import SCHEMA, Row
 
 Make = Callable[[str, dict[str, Any] | None, SegmentStore], Operator]
-Told = tuple[list[dict[str, Any]], list[dict[str, Any]], dict[tuple[str, str], int]]
 
 
 def sessions(emit: str, state: dict[str, Any] | None, store: SegmentStore) -> Operator:
@@ -64,29 +63,11 @@ SLICES = st.lists(
 )
 
 
-def told(make: Make, emit: str, slices: Sequence[Sequence[Row]], hashing: KeyHash, *, restarts: bool) -> tuple[Told, list[Any]]:
-    """Return what an operator emitted, its late rows and counters; and the manifest after each slice."""
-    store = MemorySegmentStore(hashing)
-    operator = make(emit, None, store)
-    emitted: list[dict[str, Any]] = []
-    late: list[dict[str, Any]] = []
-    counters: dict[tuple[str, str], int] = {}
-    manifests: list[Any] = []
-    place = 0
-    for rows in slices:
-        output = operator.process(window_model.frame(rows, place), {}, BatchTime(position=10 * (place + len(rows)) - 5))
-        place += len(rows)
-        emitted += window_model.emitted(output.frame)
-        late += output.late.to_dicts()
-        for name, count in output.counters.items():
-            if name[1] != "exact_path":
-                counters[name] = counters.get(name, 0) + count
-        manifests.append(json.loads(json.dumps(operator.snapshot())))
-        if restarts:
-            store.purge()
-            assert store.segment_ids == named_segments(manifests[-1])
-            operator = make(emit, manifests[-1], store)
-    return (emitted, late, counters), manifests
+def ran(kind: str, emit: str, slices: Sequence[Sequence[Row]], hashing: KeyHash, **how: Any) -> runs.Seen:
+    """Give slices to an operator."""
+    rows = [row for rows in slices for row in rows]
+    cuts = list(itertools.accumulate(len(rows) for rows in slices))
+    return runs.run(partial(KINDS[kind], emit), rows, cuts, hashing=hashing, **how)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -99,8 +80,8 @@ def test_runs_of_several_segments_give_what_one_batch_gives(
     later = [[row._replace(ts=row.ts + rises * place) for row in rows] for place, rows in enumerate(slices)]
     whole = [[row for rows in later for row in rows]]
     with tiny_steps(step_rows):
-        found, _ = told(KINDS[kind], emit, later, hashing, restarts=True)
-    assert found == told(KINDS[kind], emit, whole, hashing, restarts=False)[0]
+        seen = ran(kind, emit, later, hashing, restarts=True)
+    assert seen.results == ran(kind, emit, whole, hashing).results
 
 
 def bound(entry: dict[str, Any], end: str) -> tuple[int, int]:
@@ -114,8 +95,8 @@ def test_tiny_steps_make_runs_of_several_segments_that_lie_apart(kind: str, emit
     """Else the property above would say nothing."""
     slices = [[Row(place + at, KEYS[(7 * place + at) % 14], 1, None, None) for at in range(6)] for place in range(16)]
     with tiny_steps(3):
-        _, manifests = told(KINDS[kind], emit, slices, UNSEEDED, restarts=True)
-    entries = [manifest["segments"] for manifest in manifests]
+        seen = ran(kind, emit, slices, UNSEEDED, restarts=True)
+    entries = [states[0]["segments"] for states in seen.snapshots]
     pairs = [(one, other) for held in entries for one, other in itertools.pairwise(held) if other["is_continued"]]
     assert len(pairs) > 10
     assert all(bound(one, "max") < bound(other, "min") for one, other in pairs)

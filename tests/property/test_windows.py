@@ -1,26 +1,26 @@
-"""Window aggregation under any slicing, any restart, any order of times."""
+"""Window aggregation under any slicing, any restart, any order of times, any number of tasks."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.operators.operators import BatchTime
+from engine.frames.hashing import KeyHash
 from engine.operators.windows.hopping import WindowAggregator
 from engine.plan.operators.windows import WindowAggregation
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
+from tests.lone_operator import LoneOperator
 from tests.property import window_model as model
+from tests.property import windowed_runs as runs
 from tests.property.hashings import hashings
+from tests.property.places_model import KINDS, SILENCES, places_of, silences_between
 from tests.property.sink_fold import assert_folds_to
 
 DOUBLES = st.one_of(
@@ -43,30 +43,9 @@ WINDOWS = st.sampled_from([(5, 5), (10, 5), (12, 5), (6, 5), (1, 1), (40, 3), (4
 CUTS = st.lists(st.integers(0, 40), max_size=12)
 
 
-def run(
-    spec: WindowAggregation,
-    rows: Sequence[model.Row],
-    cuts: Sequence[int],
-    *,
-    restarts: bool = False,
-    hashing: KeyHash = UNSEEDED,
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[tuple[str, str], int]]:
-    """Give the rows to the operator in the slices that ``cuts`` make; returns what it emitted, its late rows, its counters."""
-    store = MemorySegmentStore(hashing)
-    operator = WindowAggregator(spec, model.SCHEMA, None, store)
-    emitted: list[dict[str, Any]] = []
-    late: list[dict[str, Any]] = []
-    counters: dict[tuple[str, str], int] = {}
-    edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
-    for start, end in itertools.pairwise(edges):
-        output = operator.process(model.frame(rows[start:end], start))
-        emitted += model.emitted(output.frame)
-        late += output.late.to_dicts()
-        for name, count in output.counters.items():
-            counters[name] = counters.get(name, 0) + count
-        if restarts:
-            operator = WindowAggregator(spec, model.SCHEMA, json.loads(json.dumps(operator.snapshot())), store)
-    return emitted, late, counters
+def run(spec: WindowAggregation, rows: Sequence[model.Row], cuts: Sequence[int] = (), **how: Any) -> runs.Seen:
+    """Give the rows to the operator in the batches that ``cuts`` make."""
+    return runs.run(lambda state, store: WindowAggregator(spec, model.SCHEMA, state, store), rows, cuts, **how)
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
@@ -75,8 +54,58 @@ def run(
 def test_any_slicing_equals_the_record_by_record_model(
     emit: str, rows: list[model.Row], window: tuple[int, int], grace: int, cuts: list[int], hashing: KeyHash
 ) -> None:
-    emitted, _, _ = run(model.spec(*window, grace, emit), rows, cuts, hashing=hashing)
-    assert emitted == model.run(rows, *window, grace, emit)
+    seen = run(model.spec(*window, grace, emit), rows, cuts, hashing=hashing)
+    emitted, late = model.run(rows, *window, grace, emit)
+    assert seen.emitted == emitted
+    assert [row["offset"] - 1000 for row in seen.late] == late
+
+
+@pytest.mark.parametrize("emit", ["final", "changes"])
+@settings(max_examples=examples(60), deadline=None)
+@given(rows=ROWS, kinds=KINDS, window=WINDOWS, grace=st.sampled_from([0, 5]), cuts=CUTS, silences=SILENCES)
+def test_rows_that_share_a_place_are_judged_by_the_time_before_it(
+    emit: str,
+    rows: list[model.Row],
+    kinds: list[int],
+    window: tuple[int, int],
+    grace: int,
+    cuts: list[int],
+    silences: dict[int, int],
+) -> None:
+    places = places_of(kinds, len(rows))
+    silences = silences_between(places, silences)
+    seen = run(model.spec(*window, grace, emit), rows, cuts, places=places, silences=silences, restarts=True)
+    emitted, late = model.run(rows, *window, grace, emit, places=places, silences=silences)
+    assert seen.emitted == emitted
+    assert [row["offset"] - 1000 for row in seen.late] == late
+
+
+@pytest.mark.parametrize("emit", ["final", "changes", "corrections"])
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    rows=ROWS,
+    kinds=st.none() | KINDS,
+    window=WINDOWS,
+    grace=st.sampled_from([0, 5]),
+    cuts=CUTS,
+    silences=SILENCES,
+    tasks=st.sampled_from([2, 3]),
+)
+def test_any_number_of_tasks_gives_the_same(
+    emit: str,
+    rows: list[model.Row],
+    kinds: list[int] | None,
+    window: tuple[int, int],
+    grace: int,
+    cuts: list[int],
+    silences: dict[int, int],
+    tasks: int,
+) -> None:
+    places = places_of([0] * len(rows) if kinds is None else kinds, len(rows))
+    spec, silences = model.spec(*window, grace, emit), silences_between(places, silences)
+    one = run(spec, rows, places=places, silences=silences)
+    several = run(spec, rows, cuts, places=places, silences=silences, tasks=tasks, restarts=True)
+    assert several.results == one.results
 
 
 @pytest.mark.parametrize("emit", ["final", "changes"])
@@ -86,14 +115,14 @@ def test_restarts_and_slices_change_neither_emissions_nor_late_rows_nor_counters
     emit: str, rows: list[model.Row], window: tuple[int, int], grace: int, cuts: list[int]
 ) -> None:
     spec = model.spec(*window, grace, emit)
-    assert run(spec, rows, cuts, restarts=True) == run(spec, rows, [])
+    assert run(spec, rows, cuts, restarts=True).results == run(spec, rows).results
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, window=WINDOWS, cuts=CUTS, least=st.integers(1, 4))
 def test_having_filters_final_results(rows: list[model.Row], window: tuple[int, int], cuts: list[int], least: int) -> None:
-    emitted, _, _ = run(model.spec(*window, 3, "final", f"rows >= {least}"), rows, cuts)
-    assert emitted == model.run(rows, *window, 3, "final", least)
+    seen = run(model.spec(*window, 3, "final", f"rows >= {least}"), rows, cuts)
+    assert seen.emitted == model.run(rows, *window, 3, "final", least)[0]
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -101,31 +130,19 @@ def test_having_filters_final_results(rows: list[model.Row], window: tuple[int, 
 def test_a_change_that_stops_matching_having_is_deleted_once(
     rows: list[model.Row], window: tuple[int, int], cuts: list[int], most: int
 ) -> None:
-    emitted, _, _ = run(model.spec(*window, 3, "changes", f"rows <= {most}"), rows, cuts)
-    assert emitted == model.run(rows, *window, 3, "changes", most)
+    seen = run(model.spec(*window, 3, "changes", f"rows <= {most}"), rows, cuts)
+    assert seen.emitted == model.run(rows, *window, 3, "changes", most)[0]
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(rows=ROWS, window=WINDOWS, grace=st.sampled_from([0, 5]))
 def test_each_final_result_is_the_last_change_of_its_window(rows: list[model.Row], window: tuple[int, int], grace: int) -> None:
     last: dict[tuple[str, int], dict[str, Any]] = {}
-    for change in run(model.spec(*window, grace, "changes"), rows, [])[0]:
+    for change in run(model.spec(*window, grace, "changes"), rows).emitted:
         last[change["key"], change["window_start"]] = {name: change[name] for name in change if name not in ("_pos", "_offset")}
-    for final in run(model.spec(*window, grace, "final"), rows, [])[0]:
+    for final in run(model.spec(*window, grace, "final"), rows).emitted:
         known = last.pop((final["key"], final["window_start"]))
         assert known == {name: final[name] for name in known}
-
-
-@pytest.mark.parametrize("emit", ["final", "changes"])
-@settings(max_examples=examples(40), deadline=None)
-@given(rows=ROWS, window=WINDOWS, grace=st.sampled_from([0, 5]))
-def test_rows_that_share_a_position_keep_their_order(
-    emit: str, rows: list[model.Row], window: tuple[int, int], grace: int
-) -> None:
-    operator = WindowAggregator(model.spec(*window, grace, emit), model.SCHEMA, None, MemorySegmentStore())
-    shared = model.frame(rows).with_columns(pl.lit(70, pl.Int64).alias("_pos"))
-    expected = [{**row, "_pos": 70} for row in model.run(rows, *window, grace, emit)]
-    assert model.emitted(operator.process(shared).frame) == expected
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -141,7 +158,7 @@ def test_folded_changes_are_the_last_ones_of_every_change(
 ) -> None:
     spec = model.spec(*window, grace, "changes", having)
     full, folding = (
-        WindowAggregator(replace(spec, is_folded=is_folded), model.SCHEMA, None, MemorySegmentStore())
+        LoneOperator(WindowAggregator(replace(spec, is_folded=is_folded), model.SCHEMA, None, MemorySegmentStore()))
         for is_folded in (False, True)
     )
     edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
@@ -150,14 +167,14 @@ def test_folded_changes_are_the_last_ones_of_every_change(
         assert_folds_to(folding.process(batch).frame, full.process(batch).frame, ["key", "window_start", "window_end"])
 
 
-def test_an_idle_task_closes_its_windows_by_the_advance_of_its_time() -> None:
-    operator = WindowAggregator(model.spec(10, 5, 3, "final"), model.SCHEMA, None, MemorySegmentStore())
-    operator.process(model.frame([model.Row(7, "a", 1, None, None)]))
-    assert (operator.due_in_ms, operator.clocks) == (6, {"w": 7})
+def test_silence_closes_windows_at_its_own_places() -> None:
+    windows = LoneOperator(WindowAggregator(model.spec(10, 5, 3, "final"), model.SCHEMA, None, MemorySegmentStore()))
+    windows.process(model.frame([model.Row(7, "a", 1, None, None)]))
+    assert windows.operator.due_ms == 13
     nothing = model.frame([])
-    assert operator.process(nothing, {}, BatchTime(position=50, advance_ms=5)).frame.is_empty()
-    closed = model.emitted(operator.process(nothing, {}, BatchTime(position=51, advance_ms=1)).frame)
-    assert [(row["_pos"], row["window_start"], row["rows"]) for row in closed] == [(51, 0, 1)]
-    late = operator.process(model.frame([model.Row(8, "a", 1, None, None)], 60))
+    assert windows.process(nothing, silence_ms=5, first=50).frame.is_empty()
+    closed = model.emitted(windows.process(nothing, silence_ms=3, first=60).frame)
+    assert [(row["_pos"], row["_offset"], row["window_start"], row["rows"]) for row in closed] == [(60, -1, 0, 1)]
+    late = windows.process(model.frame([model.Row(8, "a", 1, None, None)], 60))
     assert late.counters == {("w", "window_closed"): 1}
-    assert operator.due_in_ms == 5
+    assert windows.operator.due_ms == 18

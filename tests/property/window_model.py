@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema
+from engine.frames.frames import SERVICE_COLUMNS
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.windows import WindowAggregation
+from tests.property.places_model import STEP, Order, Place, changed, follow, in_order, places_alone
 
 SCHEMA = Schema((("s.key", STRING), ("s.number", BIGINT), ("s.double", DOUBLE), ("s.text", STRING)))
 
@@ -62,29 +64,23 @@ def spec(
     return WindowAggregation("w", (("key", "s.key"),), size, advance, grace, aggregates, emit, having)  # type: ignore[arg-type]
 
 
-def frame(rows: Sequence[Row], first_pos: int = 0) -> pl.DataFrame:
-    """The rows as an operator's input; positions are ten apart, offsets count from 1000."""
-    places = range(first_pos, first_pos + len(rows))
+def frame(rows: Sequence[Row], first: int = 0, positions: Sequence[int] | None = None) -> pl.DataFrame:
+    """The rows as an operator's input, without ranks; offsets count from 1000."""
+    places = range(first, first + len(rows))
     return pl.DataFrame(
         {
-            "_pos": [10 * place for place in places],
+            "_pos": [STEP * place for place in places] if positions is None else positions,
             "_ts": [row.ts for row in rows],
             "_op": [row.op for row in rows],
-            "_key_hash": [0] * len(rows),
+            "_key_hash": [None if row.key is None else 0 for row in rows],
             "_offset": [1000 + place for place in places],
+            "_rank": [None] * len(rows),
             "s.key": [row.key for row in rows],
             "s.number": [row.number for row in rows],
             "s.double": [row.double for row in rows],
             "s.text": [row.text for row in rows],
         },
-        schema={
-            "_pos": pl.Int64,
-            "_ts": pl.Int64,
-            "_op": pl.Int8,
-            "_key_hash": pl.UInt64,
-            "_offset": pl.Int64,
-            **SCHEMA.polars(),
-        },
+        schema={**SERVICE_COLUMNS, **SCHEMA.polars()},
     )
 
 
@@ -135,47 +131,73 @@ def _sum(values: list[float]) -> float | None:
         return None
 
 
-def run(
-    rows: Sequence[Row], size: int, advance: int, grace: int, emit: str, having_rows: int | None = None
-) -> list[dict[str, Any]]:
-    """Handle record after record; ``having_rows`` is the least count that matches."""
-    stream_time = -1
-    windows: dict[tuple[int, str], _Window] = {}
-    outputs: list[dict[str, Any]] = []
-    for place, row in enumerate(rows):
-        if row.key is None or row.op:
-            continue
-        stream_time = max(stream_time, row.ts)
-        for start in range(0, row.ts + 1, advance):
-            if row.ts >= start + size or start + size + grace <= stream_time:
+class Model:
+    """Handles row after row.
+
+    Args:
+        window: size, advance and grace.
+        emit: changes or final.
+        places: of the rows.
+        having_rows: the least count that matches, with changes the greatest.
+    """
+
+    def __init__(self, window: tuple[int, int, int], emit: str, places: Sequence[Place], having_rows: int | None = None) -> None:
+        self.size, self.advance, self.grace = window
+        self.emit, self.places, self.having_rows = emit, places, having_rows
+        self.windows: dict[tuple[int, str], _Window] = {}
+        self.outputs: list[tuple[Order, dict[str, Any]]] = []
+        self.late: list[int] = []
+
+    def take(self, number: int, row: Row, before: int) -> None:
+        assert row.key is not None
+        ordinal = 0
+        for start in range(0, row.ts + 1, self.advance):
+            if row.ts >= start + self.size:
                 continue
-            window = windows.setdefault((start, row.key), _Window(place, row.ts))
+            if start + self.size + self.grace <= before:
+                self.late += [number] if number not in self.late[-1:] else []
+                continue
+            window = self.windows.setdefault((start, row.key), _Window(number, row.ts))
             had = len(window.rows)
             window.rows.append(row)
             window.latest = max(window.latest, row.ts)
-            if emit == "changes":
-                outputs += _change(place, (start, row.key), window, size, had, having_rows)
-        if emit == "final":
-            due = [key for key in windows if key[0] + size + grace <= stream_time]
-            for key in sorted(due, key=lambda key: (key[0], windows[key].first)):
-                window = windows.pop(key)
-                if having_rows is None or len(window.rows) >= having_rows:
-                    outputs.append(_output(place, key, window, size, 0))
-    return outputs
+            op = self._change(window, had)
+            if self.emit == "changes" and op is not None:
+                own = self.places[number]
+                service = {"_pos": own.position, "_ts": window.latest, "_op": op, "_offset": 1000 + number}
+                self.outputs.append((changed(own, ordinal), self._output(service, (start, row.key), window)))
+                ordinal += 1
+
+    def rise(self, position: int, time: int) -> None:
+        for key in [key for key in self.windows if key[0] + self.size + self.grace <= time]:
+            window = self.windows.pop(key)
+            if self.emit == "final" and (self.having_rows is None or len(window.rows) >= self.having_rows):
+                service = {"_pos": position, "_ts": window.latest, "_op": 0, "_offset": -1}
+                self.outputs.append((Order(position, (), (key[0], window.first)), self._output(service, key, window)))
+
+    def _change(self, window: _Window, had: int) -> int | None:
+        if self.having_rows is None or len(window.rows) <= self.having_rows:
+            return 0
+        return 1 if 0 < had <= self.having_rows else None
+
+    def _output(self, service: dict[str, Any], key: tuple[int, str], window: _Window) -> dict[str, Any]:
+        values = aggregate(window.rows)
+        bounds = {"key": key[1], "window_start": key[0], "window_end": key[0] + self.size}
+        return {**service, **bounds, **(dict.fromkeys(values) if service["_op"] else values)}
 
 
-def _change(
-    place: int, key: tuple[int, str], window: _Window, size: int, had: int, having_rows: int | None
-) -> list[dict[str, Any]]:
-    matches = having_rows is None or len(window.rows) <= having_rows
-    if matches:
-        return [_output(place, key, window, size, 0)]
-    matched = 0 < had <= (having_rows or 0)
-    return [_output(place, key, window, size, 1)] if matched else []
-
-
-def _output(place: int, key: tuple[int, str], window: _Window, size: int, op: int) -> dict[str, Any]:
-    values = aggregate(window.rows)
-    service = {"_pos": 10 * place, "_ts": window.latest, "_op": op, "_offset": 1000 + place}
-    bounds = {"key": key[1], "window_start": key[0], "window_end": key[0] + size}
-    return {**service, **bounds, **(dict.fromkeys(values) if op else values)}
+def run(
+    rows: Sequence[Row],
+    size: int,
+    advance: int,
+    grace: int,
+    emit: str,
+    having_rows: int | None = None,
+    places: Sequence[Place] | None = None,
+    silences: Mapping[int, int] | None = None,
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Handle row after row; returns what is emitted, and the numbers of late rows."""
+    places = places or places_alone(len(rows))
+    model = Model((size, advance, grace), emit, places, having_rows)
+    follow(rows, places, model.take, model.rise, silences)
+    return in_order(model.outputs), model.late

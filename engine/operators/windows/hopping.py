@@ -1,8 +1,8 @@
 """Tumbling and hopping window aggregation (W1, W2, W5–W8, S6, T6, T8, T10, STRICT 3, 4, 15–17, 20).
 
-Vectorised over a batch, equal to handling record after record: a record is judged by the stream time that includes itself; a
-window closes at the first position whose stream time reaches its end plus grace, found by one binary search on the running
-stream time. Partials are exact and merge in any order (``aggregate``), so nothing depends on where batches were cut (T3).
+Vectorised over a batch, equal to handling record after record: a record is judged by the time before its place; a window closes at
+the first position that brings time to its end plus grace, whoever's record stands there. Partials are exact and merge in any order
+(``aggregate``), so nothing depends on where batches were cut (T3).
 
 ``final`` merges a window's partials when it closes and reads nothing before. ``changes`` reads the partials of the touched
 (window, group) pairs and runs the aggregates over the batch's records on top of them. ``corrections`` are its changes, marked and
@@ -11,20 +11,21 @@ held back by ``corrections``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import TIMESTAMP, Schema
-from engine.frames.clocks import running_clock
+from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.frames.frames import (
     KEY_HASH,
+    NO_RECORD,
     OFFSET,
     OP,
     POS,
+    RANK,
     TS,
     Counters,
     add_counter,
@@ -35,10 +36,10 @@ from engine.frames.frames import (
     is_value,
     late_rows,
     only,
-    values_taken,
     with_series,
     without,
 )
+from engine.frames.places import ranked
 from engine.operators.aggregation.accumulators.marks import Marks
 from engine.operators.aggregation.aggregate import Aggregates
 from engine.operators.aggregation.group_results import Grouping
@@ -46,9 +47,22 @@ from engine.operators.aggregation.having import Having
 from engine.operators.aggregation.last_changes import LATEST, MESSAGE, LastChanges
 from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span, counted
-from engine.operators.windows.corrections import FIRST, WINDOW_END, WINDOW_START, Corrections
+from engine.operators.windows.corrections import WINDOW_END, WINDOW_START, Corrections
 from engine.operators.windows.window_batch import WindowBatch
 from engine.operators.windows.window_grid import MAX_EXPANSION, OUT_OF_RANGE, Int64s, WindowGrid, expand, node_windows
+from engine.operators.windows.window_places import (
+    ARRIVED,
+    FIRST,
+    arrival,
+    arrival_columns,
+    at_one_place,
+    at_own_places,
+    by_arrival,
+    due_until,
+    earliest,
+    together,
+    with_arrivals,
+)
 from engine.operators.windows.window_store import HASH, NODE, WindowStore, covering, sorted_run
 from engine.plan.operators.windows import WindowAggregation
 from engine.state.segments.ports import SegmentStore
@@ -59,12 +73,6 @@ _LOW, _HIGH = "_low", "_high"
 
 _US_PER_MS: Final = 1000
 
-_NO_RECORD: Final = -1
-"""Offset of a row that no record caused: time alone did (T10)."""
-
-_NO_INPUTS: Final[Mapping[int, pl.DataFrame]] = MappingProxyType({})
-_NO_MOMENT: Final = BatchTime()
-
 
 class WindowAggregator(Operator):
     """Aggregates one stream by group and window.
@@ -73,7 +81,7 @@ class WindowAggregator(Operator):
         spec: what to do.
         schema_in: the columns of the frames to come.
         state: what ``snapshot`` returned, or None for a new operator. ``spec`` may differ from the one it was made with in grace: a
-            window that has closed stays closed, one that is closed under the new grace closes at the next record.
+            window that has closed stays closed, one that is closed under the new grace closes at the next place of the streams.
         store: where partial results live.
         is_hashed: see ``Grouping``.
     """
@@ -95,7 +103,6 @@ class WindowAggregator(Operator):
         bounds = ((WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP))
         self.schema = Schema(group + bounds + self._aggregates.schema)
         self._nothing, self._no_late = empty_frame(self.schema), empty_late()
-        self._no_record = empty_frame(schema_in).clear(1)
         values = [name for name, _ in self._aggregates.schema]
         self._having = Having(spec.having, self.schema, values) if spec.having is not None else None
         self._grouping = Grouping.of(spec.group, schema_in, store.hashing, is_hashed=is_hashed)
@@ -103,7 +110,6 @@ class WindowAggregator(Operator):
         state = state or {}
         by_window = [NODE, HASH, *self._group]
         self._last = LastChanges(self._aggregates, self._having, self._merge_nodes, by_window, self._keys)
-        self._stream_time: int | None = state.get("stream_time")
         self._first_open: int = state.get("first_open", 0)
         self._arrivals: int = state.get("arrivals", 0)
         self._store = WindowStore(store, self._merge_nodes, self._grid.levels, state.get("segments"))
@@ -113,16 +119,6 @@ class WindowAggregator(Operator):
             self._corrections = Corrections(self.schema, key, spec.grace_ms, state.get("corrections"), store)
             self._nothing = self._nothing.with_columns(pl.lit(0, pl.Int64).alias(FIRST))
             self.schema = self._corrections.schema
-
-    @property
-    def stream_time(self) -> int | None:
-        """T1, absent before the first record."""
-        return self._stream_time
-
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        """Stream time."""
-        return {self._spec.name: self._stream_time}
 
     @property
     def buffered_rows(self) -> int:
@@ -137,32 +133,25 @@ class WindowAggregator(Operator):
         return {self._spec.name: counted(lows * advance + size, highs * advance + size, highs - lows + 1)}
 
     @property
-    def due_in_ms(self) -> int | None:
-        """By how much stream time must rise until a window is shown or closes; with ``changes`` nothing waits for it."""
+    def due_ms(self) -> int | None:
+        """The time at which a window is shown or closes; with ``changes`` nothing waits for it."""
         if self._corrections is not None:
-            return self._corrections.due_in_ms
-        if self._stream_time is None or self._spec.emit == "changes":
-            return None
-        window = self._store.earliest(self._first_open)
-        return None if window is None else max(int(self._grid.closing_times(np.array([window]))[0]) - self._stream_time, 0)
+            return self._corrections.due_ms
+        window = None if self._spec.emit == "changes" else self._store.earliest(self._first_open)
+        return None if window is None else int(self._grid.closing_times(np.array([window]))[0])
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        state = {
-            "stream_time": self._stream_time,
-            "first_open": self._first_open,
-            "arrivals": self._arrivals,
-            "segments": self._store.snapshot(),
-        }
+        state = {"first_open": self._first_open, "arrivals": self._arrivals, "segments": self._store.snapshot()}
         return state if self._corrections is None else {**state, "corrections": self._corrections.snapshot()}
 
     def process(
         self,
         frame: pl.DataFrame,
-        inputs: Mapping[int, pl.DataFrame] = _NO_INPUTS,  # noqa: ARG002 - windows read no table
-        moment: BatchTime = _NO_MOMENT,
+        inputs: Mapping[int, pl.DataFrame],  # noqa: ARG002 - windows read no table
+        moment: BatchTime,
     ) -> OperatorOutput:
-        """Handle the next records in processing order, then the advance of an idle task's time (T10).
+        """Handle the next records in processing order, and what time closes.
 
         Args:
             frame: columns of ``schema_in`` and the service columns.
@@ -170,62 +159,40 @@ class WindowAggregator(Operator):
             moment: when.
 
         Returns:
-            ``final``: one row per window that closed, ordered by (closing position, end, start, first arrival), with the
-            position and offset of the closing record. ``changes``: one row per (record, window), or only the last one
+            ``final``: one row per window that closed, at the position that closes it, there by (end, start, first arrival).
+            ``changes``: one row per (record, window), each further one of a record at a place of its own; or only the last one
             per window where they are folded. A deleted row keeps its key,
             its aggregates are null. ``corrections``: see there. ``late`` has each record once for each reason why some window refused it;
             the counters ``window_closed`` and ``window_out_of_range`` (T8) count (record, window) pairs.
         """
         counters: Counters = {}
-        late: list[pl.DataFrame] = []
-        batches: list[WindowBatch] = []
-        outputs: list[pl.DataFrame] = []
-        for batch in self._batches(frame, moment, counters):
-            late += self._late(batch, counters)
-            outputs.append(self._advance(batch, counters))
-            batches.append(batch)
-        emitted = pl.concat(outputs) if outputs else self._nothing
-        if self._corrections is not None:
-            emitted = self._corrected(self._corrections, emitted, batches)
-        return OperatorOutput(emitted, pl.concat(late) if late else self._no_late, counters)
-
-    def _batches(self, frame: pl.DataFrame, moment: BatchTime, counters: Counters) -> Iterator[WindowBatch]:
-        """Cut a frame into parts of bounded expansion; each is judged after the one before was handled. A step of time is the last."""
-        rows = frame.height
-        if self._spec.emit != "final":
-            rows = max(1, MAX_EXPANSION // self._grid.windows_per_record)
-        for part in frame.iter_slices(rows) if not frame.is_empty() else ():
-            batch = self._admit(part, counters)
-            if not batch.frame.is_empty():
-                yield batch
-        if moment.step_ms is not None and self._stream_time is not None:
-            service = pl.lit(moment.position, pl.Int64).alias(POS), pl.lit(_NO_RECORD, pl.Int64).alias(OFFSET)
-            nothing = np.zeros(1, np.int64)
-            hashes, arrivals = pl.Series([0], dtype=pl.UInt64), pl.Series([self._arrivals])
-            clock = np.array([self._stream_time + moment.step_ms])
-            bounds = nothing, nothing - 1, nothing, nothing
-            yield WindowBatch(self._no_record.with_columns(service), hashes, arrivals, clock, *bounds)
-
-    @staticmethod
-    def _corrected(corrections: Corrections, changes: pl.DataFrame, batches: list[WindowBatch]) -> pl.DataFrame:
-        if not batches:
-            return corrections.process(changes, *[np.zeros(0, np.int64)] * 3)
-        positions, offsets = (np.concatenate([batch.frame[name].to_numpy() for batch in batches]) for name in (POS, OFFSET))
-        return corrections.process(changes, positions, offsets, np.concatenate([batch.clock for batch in batches]))
-
-    def _admit(self, frame: pl.DataFrame, counters: Counters) -> WindowBatch:
-        """Drop and count null keys and null values (T6), move the clock, judge each record per window (W1)."""
         frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
         self._aggregates.count_gaps(frame, self._spec.name, counters)
+        batch = self._admit(frame, hashes, moment)
+        late = self._late(batch, counters)
+        until = due_until(moment)
+        first_open = max(int(self._grid.first_open(np.array([until]))[0]), self._first_open)
+        if self._spec.emit == "final":
+            run = self._partials(batch)
+            emitted = self._finals(run, first_open, moment, counters)
+            self._store.append(run, first_open)
+        else:
+            emitted = self._changes(batch, first_open, counters)
+        self._first_open = first_open
+        if self._corrections is not None:
+            emitted = self._corrections.process(emitted, moment)
+        return OperatorOutput(emitted, pl.concat(late) if late else self._no_late, counters)
+
+    def _admit(self, frame: pl.DataFrame, hashes: pl.Series, moment: BatchTime) -> WindowBatch:
+        """Judge each record per window by the time before its place (W1)."""
         arrivals = pl.Series(np.arange(self._arrivals, self._arrivals + frame.height))
         self._arrivals += frame.height
-        times = frame[TS].to_numpy()
-        _, clock = running_clock(self._stream_time, times)
-        wanted, behind = self._grid.windows_of(times)
+        before = moment.before(frame)
+        wanted, behind = self._grid.windows_of(frame[TS].to_numpy())
         last = np.minimum(behind, self._grid.last_window)
-        first = np.maximum(wanted, np.maximum(self._grid.first_open(clock), self._first_open))
+        first = np.maximum(wanted, np.maximum(self._grid.first_open(before), self._first_open))
         refused = np.maximum(np.minimum(first, last + 1) - wanted, 0)
-        return WindowBatch(frame, hashes, arrivals, clock, first, last, refused, np.minimum(behind - last, behind - wanted + 1))
+        return WindowBatch(frame, hashes, arrivals, before, first, last, refused, np.minimum(behind - last, behind - wanted + 1))
 
     def _late(self, batch: WindowBatch, counters: Counters) -> list[pl.DataFrame]:
         """Count (record, window) pairs that fail, by reason; give each record once for each reason."""
@@ -234,22 +201,9 @@ class WindowAggregator(Operator):
             if pairs.any():
                 add_counter(counters, self._spec.name, reason, int(pairs.sum()))
                 is_late = pl.Series(pairs > 0)
-                clocks = pl.Series(batch.clock).filter(is_late)
-                late.append(late_rows(batch.frame.filter(is_late), self._spec.name, reason, clocks))
+                times = pl.Series(batch.before).replace(BEFORE_ALL_TIME, None).filter(is_late)
+                late.append(late_rows(batch.frame.filter(is_late), self._spec.name, reason, times))
         return late
-
-    def _advance(self, batch: WindowBatch, counters: Counters) -> pl.DataFrame:
-        """Take the records in, emit, forget what closed."""
-        self._stream_time = int(batch.clock[-1])
-        first_open = max(int(self._grid.first_open(batch.clock[-1:])[0]), self._first_open)
-        if self._spec.emit == "final":
-            run = self._partials(batch)
-            emitted = self._finals(run, batch, first_open, counters)
-        else:
-            run, emitted = self._changes(batch, counters)
-        self._store.append(run, first_open)
-        self._first_open = first_open
-        return emitted
 
     # Partials
 
@@ -261,7 +215,7 @@ class WindowAggregator(Operator):
         if not is_whole:
             frame, hashes, arrivals = frame[rows], hashes[rows], arrivals[rows]
         group = [frame[source].alias(name) for name, (_, source) in zip(self._group, self._spec.group, strict=True)]
-        own = [hashes.alias(HASH), *group, arrivals.alias(FIRST), frame[TS].alias(LATEST)]
+        own = [hashes.alias(HASH), *group, *arrival_columns(frame), frame[TS].alias(LATEST)]
         return frame_of([*own, *self._aggregates.lift(frame, arrivals)]), rows
 
     def _partials(self, batch: WindowBatch) -> pl.DataFrame:
@@ -283,9 +237,10 @@ class WindowAggregator(Operator):
             return partials
         if self._aggregates.are_merged(partials, HASH):
             return self._aggregates.run_until_idle(partials)
+        partials = with_arrivals(partials)
         grouped = partials.group_by(*keys, HASH, *self._group)
         own = [
-            pl.col(FIRST).min(),
+            *earliest(partials.columns),
             pl.col(LATEST).max(),
             *(pl.col(name).max() for name in (MESSAGE,) if name in partials.columns),
         ]
@@ -294,7 +249,7 @@ class WindowAggregator(Operator):
 
     # EMIT FINAL
 
-    def _finals(self, run: pl.DataFrame, batch: WindowBatch, first_open: int, counters: Counters) -> pl.DataFrame:
+    def _finals(self, run: pl.DataFrame, first_open: int, moment: BatchTime, counters: Counters) -> pl.DataFrame:
         begin = self._first_open
         if first_open <= begin:
             return self._nothing
@@ -302,7 +257,7 @@ class WindowAggregator(Operator):
         if not parts:
             return self._nothing
         partials = pl.concat(parts, how="diagonal") if len(parts) > 1 else parts[0]
-        outputs = [self._final_rows(windows, batch, counters) for windows in self._windows(partials, begin, first_open)]
+        outputs = [self._final_rows(windows, moment, counters) for windows in self._windows(partials, begin, first_open)]
         return pl.concat(outputs)
 
     def _windows(self, partials: pl.DataFrame, begin: int, end: int) -> list[pl.DataFrame]:
@@ -317,30 +272,44 @@ class WindowAggregator(Operator):
             return [*self._windows(earlier, low, middle), *self._windows(later, middle, high + 1)]
         rows, windows = expand(first, last)
         spread = partials if len(rows) == partials.height else partials[rows]
-        merged = self._merge_nodes(with_series(spread, pl.Series(NODE, windows)))
-        return [taken(merged, np.lexsort((merged[FIRST].to_numpy(), merged[NODE].to_numpy())))]
+        merged = with_arrivals(self._merge_nodes(with_series(spread, pl.Series(NODE, windows))))
+        return [taken(merged, by_arrival(merged, merged[NODE].to_numpy()))]
 
-    def _final_rows(self, partials: pl.DataFrame, batch: WindowBatch, counters: Counters) -> pl.DataFrame:
+    def _final_rows(self, partials: pl.DataFrame, moment: BatchTime, counters: Counters) -> pl.DataFrame:
         values, marks = self._aggregates.results(partials)
         marks.count(self._spec.name, counters)
-        closing = np.searchsorted(batch.clock, self._grid.closing_times(partials[NODE].to_numpy()))
-        service = [
-            values_taken(batch.frame[POS], closing),
+        windows = partials[NODE].to_numpy()
+        own = [
+            pl.Series(POS, moment.reached(self._grid.closing_times(windows))),
             partials[LATEST].alias(TS),
             constant(0, partials.height, OP, np.int8),
-            values_taken(batch.frame[OFFSET], closing),
+            constant(NO_RECORD, partials.height, OFFSET),
         ]
-        rows = only(frame_of([*service, *self._keys(partials), *values]), *self._nothing.columns)
+        # All windows are of one size: their starts are in the order of their ends.
+        rows = ranked(frame_of([*own, *self._keys(partials), *values]), windows, arrival(partials))
+        rows = only(rows, *self._nothing.columns)
         return rows if self._having is None else rows.filter(pl.Series(self._having.matches(rows)))
 
     # EMIT CHANGES
 
-    def _changes(self, batch: WindowBatch, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """One change per (record, window), or only the last one per window.
+    def _changes(self, batch: WindowBatch, first_open: int, counters: Counters) -> pl.DataFrame:
+        """Show changes and keep partials, in parts of bounded expansion.
 
         Returns:
-            The batch as a sorted run of partials per (window, group), and the changes in record order, ascending start.
+            One change per (record, window), or only the last one per window of a part, in their order.
         """
+        rows = max(1, MAX_EXPANSION // self._grid.windows_per_record)
+        parts = [*batch.parts(rows)]
+        outputs = []
+        for number, part in enumerate(parts, 1):
+            run, emitted = self._part_changes(part, counters)
+            # What the batch closes is open for records of a part to come.
+            self._store.append(run, first_open if number == len(parts) else self._first_open)
+            outputs.append(emitted)
+        return together(outputs)
+
+    def _part_changes(self, batch: WindowBatch, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return a part as a sorted run of partials per (window, group), and its changes."""
         lifted, rows = self._record_partials(batch)
         records, windows = expand(batch.first[rows], batch.last[rows])
         pairs = lifted if len(records) == lifted.height else taken(lifted, records)
@@ -354,9 +323,14 @@ class WindowAggregator(Operator):
             changes, marks = self._every_change(pairs, held)
             run = self._merge_nodes(pairs)
         marks.count(self._spec.name, counters)
-        service = taken(only(batch.frame, POS, OFFSET), rows[records[changes[MESSAGE].to_numpy()]])
-        emitted = only(with_series(changes, *service.get_columns()), *self._nothing.columns)
-        return sorted_run(without(run, MESSAGE)), emitted
+        causes = rows[records[changes[MESSAGE].to_numpy()]]
+        changes = with_series(changes, *taken(only(batch.frame, POS, OFFSET, RANK), causes).get_columns())
+        if self._corrections is not None:
+            changes = at_one_place(changes, causes)
+        elif not self._spec.is_folded:
+            changes = at_own_places(changes, causes)
+        arrived = [ARRIVED] if self._corrections is not None and ARRIVED in changes.columns else []
+        return sorted_run(without(run, MESSAGE)), only(changes, *self._nothing.columns, *arrived)
 
     def _every_change(self, pairs: pl.DataFrame, held: list[pl.DataFrame]) -> tuple[pl.DataFrame, Marks]:
         """Show what each (record, window) makes of the window, by ``MESSAGE``, and say what is to be counted."""
@@ -365,9 +339,9 @@ class WindowAggregator(Operator):
         is_change = is_value(chain[MESSAGE])
         values, marks = self._aggregates.running(chain, groups)
         result_times = pl.Series(TS, groups.latest(chain[LATEST].to_numpy()))
-        firsts = values_taken(chain[FIRST], groups.firsts)
+        firsts = [taken(only(chain, name), groups.firsts)[name] for name in (FIRST, ARRIVED) if name in chain.columns]
         op = constant(0, chain.height, OP, np.int8)
-        outputs = frame_of([chain[MESSAGE], result_times, *self._keys(chain), *values, firsts, op])
+        outputs = frame_of([chain[MESSAGE], result_times, *self._keys(chain), *values, *firsts, op])
         if self._having is not None:
             outputs = self._having.with_deletes(outputs, groups)
         in_order = np.empty(pairs.height, dtype=np.int64)
@@ -384,7 +358,7 @@ class WindowAggregator(Operator):
         pairs = [found.get_column(name) for name in (NODE, HASH)]
         groups = Groups.of_columns([*pairs, *(found.get_column(name) for name in self._group)])
         if groups.ids[-1] != Groups.of_columns(pairs).ids[-1]:
-            found = chain.sort(NODE, HASH, *self._group, FIRST)
+            found = chain.sort(NODE, HASH, *self._group, maintain_order=True)
             groups = Groups.of(found.select(NODE, HASH, *self._group))
         return found, groups
 

@@ -20,7 +20,7 @@ from engine.operators.pending.spans import Span
 class OpenWindows(Operator):
     """Tells what the two aggregators tell: the results first.
 
-    Late records, counters and clocks are the first one's: the other judges every record alike (W5).
+    Late records and counters are the first one's: the other judges every record alike (W5).
 
     Args:
         final: tells final rows.
@@ -45,11 +45,6 @@ class OpenWindows(Operator):
         return {"final": self._final.snapshot(), "changes": self._changes.snapshot()}
 
     @property
-    def clocks(self) -> dict[str, int | None]:
-        """Stream time."""
-        return self._final.clocks
-
-    @property
     def buffered_rows(self) -> int:
         """Partial results held until windows close; those held to tell changes are not waiting for anything."""
         return self._final.buffered_rows
@@ -70,9 +65,9 @@ class OpenWindows(Operator):
         return self._final.waiting
 
     @property
-    def due_in_ms(self) -> int | None:
-        """By how much stream time must rise until a window closes."""
-        return self._final.due_in_ms
+    def due_ms(self) -> int | None:
+        """The time at which a window closes."""
+        return self._final.due_ms
 
     @property
     def wakes_at_ms(self) -> int | None:

@@ -58,7 +58,7 @@ class Components:
         """Of each component: whether no record in it forms a session that is open.
 
         Args:
-            horizons: at 0 the horizon before the batch, then the one with each record.
+            horizons: at 0 the horizon before the batch, then the one before each record.
         """
         is_late = (self.records >= 0) & (self.first < horizons[self.records + 1])
         return np.logical_and.reduceat(is_late, self.starts)

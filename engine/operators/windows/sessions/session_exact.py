@@ -66,7 +66,7 @@ def in_line(components: Components, is_candidate: Bools, horizons: I64, gap_ms: 
     Args:
         components: all.
         is_candidate: of each component: whether it is to be followed.
-        horizons: at 0 the horizon before the batch, then the one with each record.
+        horizons: at 0 the horizon before the batch, then the one before each record.
         gap_ms: records at most this far apart belong together.
 
     Returns:
@@ -106,7 +106,7 @@ def _late_for_one_session(components: Components, own: I64, horizons: I64, gap_m
     Args:
         components: all.
         own: places of the elements of some components: by component, then arrival.
-        horizons: at 0 the horizon before the batch, then the one with each record.
+        horizons: at 0 the horizon before the batch, then the one before each record.
         gap_ms: records at most this far apart belong together.
     """
     records, times, open_from = components.records[own], components.first[own], horizons[components.records[own] + 1]
@@ -231,7 +231,7 @@ def record_by_record(
     Args:
         components: all.
         is_candidate: of each component: whether it is to be followed.
-        horizons: at 0 the horizon before the batch, then the one with each record.
+        horizons: at 0 the horizon before the batch, then the one before each record.
         gap_ms: records at most this far apart belong together.
         max_rows: chains that repeat the sessions they join can grow with the square of the records: give up beyond this. None: never.
 

@@ -15,9 +15,10 @@ from engine.frames.frames import KEY_HASH, OP, TS, values_taken
 from engine.operators.aggregation.accumulators.marks import Marks
 from engine.operators.aggregation.aggregate import Aggregates
 from engine.operators.aggregation.having import Having
-from engine.operators.windows.corrections import FIRST, WINDOW_END, WINDOW_START
+from engine.operators.windows.corrections import WINDOW_END, WINDOW_START
 from engine.operators.windows.sessions.session_exact import Chains
 from engine.operators.windows.sessions.session_store import END, HASH, START
+from engine.operators.windows.window_places import earliest, least_arrivals
 from engine.plan.operators.windows import SessionAggregation
 from engine.state.sorted.running import Groups
 
@@ -37,7 +38,8 @@ class Changes:
     """What a batch's chains show.
 
     Attributes:
-        frame: ``RECORD``, ``_ts``, ``_op``, ``_key_hash``, the output columns and ``FIRST``, in emission order; deletes have no values.
+        frame: ``RECORD``, ``_ts``, ``_op``, ``_key_hash``, the output columns, ``FIRST`` (and ``ARRIVED``), in emission order; deletes have no
+            values.
         sessions: partials of the sessions that the batch changed, as they stand after it.
         marks: what is to be counted.
     """
@@ -96,7 +98,7 @@ class SessionFold:
         """
         if len(sessions) < 2 or (sessions[1:] != sessions[:-1]).all():
             return parts
-        own = [pl.col(START).min(), pl.col(END).max(), pl.col(FIRST).min()]
+        own = [pl.col(START).min(), pl.col(END).max(), *earliest(parts.columns)]
         kept = [pl.col(HASH, *self.group).first()]
         numbered = self._in_order_of_folding(parts, sessions).with_columns(pl.Series(_SESSION, sessions).set_sorted())
         merged = numbered.group_by(_SESSION, maintain_order=True).agg(*kept, *own, *self.aggregates.merge(parts.columns))
@@ -127,8 +129,8 @@ class SessionFold:
         is_kept = (chains.is_session & np.logical_or.reduceat(chains.is_change, begins))[chains.ids]
         merged = self.merge(rows.filter(pl.Series(is_kept)), chains.ids[is_kept])
         values, marks = self.aggregates.running(rows, Groups(chains.ids, begins[chains.ids]), self._read_between)
-        arrived = pl.Series(FIRST, np.minimum.reduceat(rows[FIRST].to_numpy(), begins)[chains.ids])
-        outputs = pl.DataFrame([*self._keys(rows, chains.first, chains.last), *values, arrived])
+        arrived = [values_taken(column, chains.ids) for column in least_arrivals(rows, begins)]
+        outputs = pl.DataFrame([*self._keys(rows, chains.first, chains.last), *values, *arrived])
         emissions = self._emissions(outputs, chains)
         marks = marks.among(chains.is_change)
         if self._is_folded:

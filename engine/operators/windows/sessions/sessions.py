@@ -11,67 +11,90 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import Schema
-from engine.frames.clocks import I64, Bools, running_clock
-from engine.frames.frames import OFFSET, OP, POS, TS, Counters, add_counter, empty_frame, empty_late, late_rows
+from engine.frames.clocks import I64, Bools
+from engine.frames.frames import (
+    NO_RECORD,
+    OFFSET,
+    OP,
+    POS,
+    RANK,
+    SERVICE_COLUMNS,
+    TS,
+    Counters,
+    add_counter,
+    constant,
+    empty_frame,
+    empty_late,
+    late_rows,
+    only,
+    with_series,
+)
+from engine.frames.places import ranked
 from engine.operators.aggregation.group_results import Grouping
 from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span
-from engine.operators.windows.corrections import FIRST, Corrections
+from engine.operators.windows.corrections import Corrections
 from engine.operators.windows.sessions.session_components import Components, components_of
 from engine.operators.windows.sessions.session_exact import Chains, in_line, record_by_record
 from engine.operators.windows.sessions.session_fold import RECORD, SessionFold
 from engine.operators.windows.sessions.session_store import END, HASH, START, SessionStore
+from engine.operators.windows.window_places import (
+    ARRIVED,
+    FIRST,
+    arrival,
+    arrival_columns,
+    at_one_place,
+    at_own_places,
+    by_arrival,
+    due_until,
+    together,
+    with_arrivals,
+)
 from engine.plan.operators.windows import SessionAggregation
 from engine.state.segments.ports import SegmentStore
+from engine.state.sorted.segment_list import taken
 from engine.state.sorted.sorted_search import distinct
 
 _MAX_ROWS: Final = 1 << 20
 """Rows of chains made at once on the exact path: bounds memory where records keep joining large sessions."""
 
-_NO_RECORD: Final = -1
-"""Offset of a row that no record caused: time alone did (T10)."""
-
-_NO_INPUTS: Final[Mapping[int, pl.DataFrame]] = MappingProxyType({})
-_NO_MOMENT: Final = BatchTime()
-
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Records that were not dropped, in processing order; behind them, where time advances without one (T10), one more step.
+    """Records that were not dropped, in processing order.
 
     Attributes:
         frame: the records' rows.
         hashes: hash of each one's group.
         arrivals: how many records arrived before each.
-        positions: of each step.
-        offsets: of each step.
-        clock: stream time with each step.
-        horizons: with each step: sessions that end before it are closed.
+        before: time before the place of each.
+        horizons: before each: sessions that end before it are closed.
+        horizon: the same behind all of them.
+        moment: when.
     """
 
     frame: pl.DataFrame
     hashes: pl.Series
     arrivals: I64
-    positions: I64
-    offsets: I64
-    clock: I64
+    before: I64
     horizons: I64
+    horizon: int
+    moment: BatchTime
 
     def halves(self) -> tuple[_Batch, _Batch]:
-        """Cut the records in two; a last step without a record goes with the second half."""
+        """Cut in two; the first half closes what the first record of the second finds closed."""
         middle = self.frame.height // 2
-        steps = (self.positions, self.offsets, self.clock, self.horizons)
-        first = _Batch(self.frame[:middle], self.hashes[:middle], self.arrivals[:middle], *(step[:middle] for step in steps))
-        return first, _Batch(
-            self.frame[middle:], self.hashes[middle:], self.arrivals[middle:], *(step[middle:] for step in steps)
-        )
+        return self._part(slice(middle), int(self.horizons[middle])), self._part(slice(middle, None), self.horizon)
+
+    def _part(self, rows: slice, horizon: int) -> _Batch:
+        columns = (self.arrivals[rows], self.before[rows], self.horizons[rows])
+        return _Batch(self.frame[rows], self.hashes[rows], *columns, horizon, self.moment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +119,7 @@ class SessionAggregator(Operator):
         spec: what to do.
         schema: the columns of the frames to come.
         state: what ``snapshot`` returned, or None for a new operator. ``spec`` may differ from the one it was made with in grace: a
-            session that has closed stays closed, one that is closed under the new grace closes at the next record.
+            session that has closed stays closed, one that is closed under the new grace closes at the next place of the streams.
         store: where partial results live.
         is_hashed: see ``Grouping``.
     """
@@ -118,7 +141,6 @@ class SessionAggregator(Operator):
         self._nothing = empty_frame(self.schema).with_columns(pl.lit(0, pl.Int64).alias(FIRST))
         self._grouping = Grouping.of(spec.group, schema, store.hashing, is_hashed=is_hashed)
         state = state or {}
-        self._stream_time: int | None = state.get("stream_time")
         self._horizon: int = state.get("horizon", 0)
         self._arrivals: int = state.get("arrivals", 0)
         self._store = SessionStore(store, self._fold.group, state.get("segments"))
@@ -128,11 +150,6 @@ class SessionAggregator(Operator):
             held = state.get("corrections")
             self._corrections = Corrections(self.schema, key, self._delay_ms + 1, held, store, is_moving=True)
             self.schema = self._corrections.schema
-
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        """Stream time."""
-        return {self._spec.name: self._stream_time}
 
     @property
     def buffered_rows(self) -> int:
@@ -145,32 +162,25 @@ class SessionAggregator(Operator):
         return {self._spec.name: self._store.spans(self._horizon)}
 
     @property
-    def due_in_ms(self) -> int | None:
-        """By how much stream time must rise until a session closes; it may be less where the session has grown since."""
+    def due_ms(self) -> int | None:
+        """The time at which a session closes; it may be less where the session has grown since."""
         if self._corrections is not None:
-            return self._corrections.due_in_ms
-        if self._stream_time is None or self._spec.emit == "changes":
-            return None
-        end = self._store.earliest_end(self._horizon)
-        return None if end is None else max(end + self._delay_ms + 1 - self._stream_time, 0)
+            return self._corrections.due_ms
+        end = None if self._spec.emit == "changes" else self._store.earliest_end(self._horizon)
+        return None if end is None else end + self._delay_ms + 1
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        state = {
-            "stream_time": self._stream_time,
-            "horizon": self._horizon,
-            "arrivals": self._arrivals,
-            "segments": self._store.snapshot(),
-        }
+        state = {"horizon": self._horizon, "arrivals": self._arrivals, "segments": self._store.snapshot()}
         return state if self._corrections is None else {**state, "corrections": self._corrections.snapshot()}
 
     def process(
         self,
         frame: pl.DataFrame,
-        inputs: Mapping[int, pl.DataFrame] = _NO_INPUTS,  # noqa: ARG002 - sessions read no table
-        moment: BatchTime = _NO_MOMENT,
+        inputs: Mapping[int, pl.DataFrame],  # noqa: ARG002 - sessions read no table
+        moment: BatchTime,
     ) -> OperatorOutput:
-        """Handle the next records in processing order, then the advance of an idle task's time (T10).
+        """Handle the next records in processing order, and what time closes.
 
         Args:
             frame: columns of the schema and the service columns.
@@ -178,36 +188,29 @@ class SessionAggregator(Operator):
             moment: when.
 
         Returns:
-            ``final``: one row per session that closed, ordered by (closing position, end, start, first arrival), with the position
-            and offset of the closing record. ``changes``: per record the deletes of the sessions it merged, by (end, start), then
-            the result; or only the last change of each session where they are folded. A deleted row keeps its key, its aggregates
+            ``final``: one row per session that closed, at the position that closes it, there by (end, start, first arrival).
+            ``changes``: per record the deletes of the sessions it merged, by (end, start), then the result, each further one at a place of
+            its own; or only the last change of each session where they are folded. A deleted row keeps its key, its aggregates
             are null. ``corrections``: see there. ``late`` has, and the counter ``window_closed`` counts, each record that forms no
             open session.
         """
         counters: Counters = {}
-        batch = self._admit(frame, moment, counters)
-        parts = self._advance(batch, counters) if len(batch.positions) else []
-        emitted = pl.concat([emitted for emitted, _ in parts]) if parts else self._nothing
+        parts = self._advance(self._admit(frame, moment, counters), counters)
+        emitted = together([emitted for emitted, _ in parts])
         if self._corrections is not None:
-            emitted = self._corrections.process(emitted, batch.positions, batch.offsets, batch.clock)
-        else:
-            emitted = emitted.drop(FIRST)
-        return OperatorOutput(emitted, pl.concat([late for _, late in parts]) if parts else empty_late(), counters)
+            emitted = self._corrections.process(emitted, moment)
+        return OperatorOutput(
+            only(emitted, *SERVICE_COLUMNS, *self.schema.names), pl.concat([late for _, late in parts]), counters
+        )
 
     def _admit(self, frame: pl.DataFrame, moment: BatchTime, counters: Counters) -> _Batch:
-        """Drop and count null keys and null values (T6), move the clock."""
+        """Drop and count null keys and null values (T6), and say what is closed for each record (W1)."""
         frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
         self._fold.aggregates.count_gaps(frame, self._spec.name, counters)
         arrivals = np.arange(self._arrivals, self._arrivals + frame.height)
-        positions, offsets, times = (frame[name].to_numpy() for name in (POS, OFFSET, TS))
-        _, clock = running_clock(self._stream_time, times)
-        latest = int(clock[-1]) if len(clock) else self._stream_time
-        if moment.step_ms is not None and latest is not None:
-            last = (moment.position, _NO_RECORD, latest + moment.step_ms)
-            positions, offsets, clock = (
-                np.append(step, [own]) for step, own in zip((positions, offsets, clock), last, strict=True)
-            )
-        return _Batch(frame, hashes, arrivals, positions, offsets, clock, np.maximum(clock - self._delay_ms, self._horizon))
+        before = moment.before(frame)
+        horizon = max(due_until(moment) - self._delay_ms, self._horizon)
+        return _Batch(frame, hashes, arrivals, before, np.maximum(before - self._delay_ms, self._horizon), horizon, moment)
 
     def _advance(self, batch: _Batch, counters: Counters) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
         """Take the records in, forget what closed; returns the rows to emit and the late rows, of one part or several."""
@@ -221,27 +224,29 @@ class SessionAggregator(Operator):
             if found is None:
                 return [part for half in batch.halves() for part in self._advance(half, counters)]
             outcome = found
-        self._stream_time, self._horizon = int(batch.clock[-1]), int(batch.horizons[-1])
+        self._horizon = batch.horizon
         self._arrivals += batch.frame.height
         self._store.append(outcome.changed.filter(pl.col(END) >= self._horizon), self._horizon)
         return [(outcome.emitted, self._late(batch, np.sort(outcome.late), counters))]
 
     def _late(self, batch: _Batch, records: I64, counters: Counters) -> pl.DataFrame:
+        if not len(records):
+            return empty_late()
         add_counter(counters, self._spec.name, "window_closed", len(records))
-        return late_rows(batch.frame[records], self._spec.name, "window_closed", pl.Series(batch.clock[records]))
+        return late_rows(batch.frame[records], self._spec.name, "window_closed", pl.Series(batch.before[records]))
 
     def _elements(self, batch: _Batch) -> tuple[pl.DataFrame, int]:
         """The open sessions of all groups concerned, then the records; and how many sessions there are."""
         touched = batch.hashes.to_numpy()
         if self._spec.emit == "final":
-            touched = np.concatenate([touched, self._store.due(self._horizon, int(batch.horizons[-1]))])
+            touched = np.concatenate([touched, self._store.due(self._horizon, batch.horizon)])
         held = self._store.matching(distinct(touched), self._horizon)
         frame = batch.frame
         group = [frame[source].alias(name) for name, (_, source) in zip(self._fold.group, self._spec.group, strict=True)]
-        arrivals, times = pl.Series(FIRST, batch.arrivals), frame[TS]
-        own = [batch.hashes.alias(HASH), *group, times.alias(START), times.alias(END), arrivals]
-        records = pl.DataFrame([*own, *self._fold.lift(frame, arrivals)])
-        return (records, 0) if held is None else (pl.concat([held, records], how="diagonal"), held.height)
+        times = frame[TS]
+        own = [batch.hashes.alias(HASH), *group, times.alias(START), times.alias(END), *arrival_columns(frame)]
+        records = pl.DataFrame([*own, *self._fold.lift(frame, pl.Series(batch.arrivals))])
+        return (records, 0) if held is None else (with_arrivals(pl.concat([held, records], how="diagonal")), held.height)
 
     def _followed(
         self, batch: _Batch, components: Components, is_candidate: Bools, horizons: I64, counters: Counters
@@ -290,18 +295,18 @@ class SessionAggregator(Operator):
         return _Outcome(merged.filter(pl.Series(is_changed)), self._closed(batch, merged, counters), late)
 
     def _closed(self, batch: _Batch, sessions: pl.DataFrame, counters: Counters) -> pl.DataFrame:
-        """Rows of the sessions that the batch closes, each at the first step whose horizon is behind its end (STRICT 17)."""
-        closed = sessions.filter(pl.col(END) < int(batch.horizons[-1]))
+        """Rows of the sessions that the batch closes, each at the first position that brings time behind its end (STRICT 17)."""
+        closed = sessions.filter(pl.col(END) < batch.horizon)
         if closed.is_empty():
             return self._nothing
-        ends = closed[END].to_numpy()
-        steps = np.searchsorted(batch.horizons, ends, "right")
-        order = np.lexsort((closed[FIRST].to_numpy(), closed[START].to_numpy(), ends, steps))
-        closed, steps = closed[order], steps[order]
+        closed = taken(closed, by_arrival(closed, closed[END].to_numpy(), closed[START].to_numpy()))
+        starts, ends = closed[START].to_numpy(), closed[END].to_numpy()
         rows, marks = self._fold.finals(closed)
         marks.count(self._spec.name, counters)
-        own = [pl.Series(POS, batch.positions[steps]), pl.Series(OFFSET, batch.offsets[steps]), closed[FIRST]]
-        return rows.with_columns(own).filter(pl.col(OP).is_not_null()).select(self._nothing.columns)
+        positions = pl.Series(POS, batch.moment.reached(ends + self._delay_ms + 1))
+        rows = with_series(rows, positions, constant(NO_RECORD, rows.height, OFFSET), closed[FIRST])
+        rows = ranked(rows, ends, starts, arrival(closed))
+        return rows.filter(pl.col(OP).is_not_null()).select(self._nothing.columns)
 
     # EMIT CHANGES
 
@@ -321,6 +326,14 @@ class SessionAggregator(Operator):
             return _Outcome(elements.clear(), self._nothing, late)
         shown = self._fold.changes(elements, chains, sessions)
         shown.marks.count(self._spec.name, counters)
-        records = shown.frame[RECORD].to_numpy()
-        own = [pl.Series(POS, batch.positions[records]), pl.Series(OFFSET, batch.offsets[records])]
-        return _Outcome(shown.sessions, shown.frame.with_columns(own).select(self._nothing.columns), late)
+        return _Outcome(shown.sessions, self._placed(shown.frame, batch), late)
+
+    def _placed(self, changes: pl.DataFrame, batch: _Batch) -> pl.DataFrame:
+        """Give changes the places of the records that made them."""
+        records = changes[RECORD].to_numpy()
+        changes = with_series(changes, *taken(only(batch.frame, POS, OFFSET, RANK), records).get_columns())
+        if self._corrections is not None:
+            changes = at_one_place(changes, records)
+        elif not self._spec.is_folded:
+            changes = at_own_places(changes, records)
+        return only(changes, *self._nothing.columns, *(name for name in (ARRIVED,) if name in changes.columns))

@@ -34,14 +34,12 @@ class Arrivals(NamedTuple):
     Attributes:
         first: number of arrival of the first one; the others follow.
         times: event times.
-        positions: ``_pos`` of each.
-        offsets: ``_offset`` of each.
+        places: ``_pos``, ``_offset`` and ``_rank`` of each.
     """
 
     first: int
     times: I64
-    positions: I64
-    offsets: I64
+    places: pl.DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Chains:
         result_times: W7, after each row.
         emitted: row whose value each emission shows.
         windows: the window of each emission.
-        first_arrivals: the earliest arrival in the window of each emission.
+        firsts: the earliest-arrived row of the timeline in the window of each emission.
         records: the record, counted from 0 in the batch, that caused each emission.
         is_new: whether the emission announces its window.
         places: ascend in the order of emission (STRICT 4), over all chains of a batch.
@@ -65,7 +63,7 @@ class Chains:
     result_times: I64
     emitted: I64
     windows: Windows
-    first_arrivals: I64
+    firsts: I64
     records: I64
     is_new: Bools
     places: I64
@@ -170,7 +168,7 @@ class ChainMaker:
             groups.maxima(members[TS].to_numpy() - starts) + starts,
             (np.cumsum(is_member) - 1)[emitted],
             part.windows.of(own),
-            first[own],
+            timeline.row_of(first)[own],
             records,
             is_new,
             self._places(part, own, records, is_new, ~is_member[emitted]),

@@ -7,50 +7,37 @@ changes are the running results over chains (``sliding_changes``). This makes ou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import TIMESTAMP, Schema
 from engine.frames.clocks import I64
-from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, empty_frame, values_taken
+from engine.frames.frames import KEY_HASH, NO_RECORD, OFFSET, OP, POS, TS, Counters, constant, empty_frame, only, values_taken
+from engine.frames.places import ranked
 from engine.operators.aggregation.accumulators.marks import Marks
 from engine.operators.aggregation.aggregate import Aggregates
 from engine.operators.aggregation.having import Having
+from engine.operators.operators import BatchTime
 from engine.operators.windows.sliding.sliding_changes import Arrivals, ChainMaker, Chains
 from engine.operators.windows.sliding.sliding_fold import RangeFold, range_minima
 from engine.operators.windows.sliding.sliding_store import HASH, TOLD
 from engine.operators.windows.sliding.sliding_windows import Timeline, Windows
+from engine.operators.windows.window_places import ARRIVED, FIRST, arrival, by_arrival
 from engine.plan.operators.windows import SlidingAggregation
+from engine.state.sorted.segment_list import taken
 
 WINDOW_START: Final = "window_start"
 WINDOW_END: Final = "window_end"
 
-FIRST: Final = "_first"
-"""Arrival of the window's earliest-arrived record: the tie-breaker of W6."""
-
 _PLACE: Final = "_place"
+
+_RECORD: Final = "_record"
 
 _WINDOW: Final = "_window"
 
 _US_PER_MS: Final = 1000
-
-
-class Steps(NamedTuple):
-    """What moved the clock in a batch, in order: the records that were not dropped, and last the advance of an idle task (T10).
-
-    Attributes:
-        positions: ``_pos`` of each.
-        offsets: ``_offset`` of each.
-        clocks: stream time with each.
-        boundaries: with each, the smallest window end that is still open.
-    """
-
-    positions: I64
-    offsets: I64
-    clocks: I64
-    boundaries: I64
 
 
 class SlidingResults:
@@ -70,6 +57,7 @@ class SlidingResults:
         bounds = ((WINDOW_START, TIMESTAMP), (WINDOW_END, TIMESTAMP))
         self.schema = Schema(group + bounds + self.aggregates.schema)
         self.nothing = empty_frame(self.schema)
+        self._no_changes = self.nothing if spec.emit == "changes" else self.nothing.with_columns(pl.lit(0, pl.Int64).alias(FIRST))
         values = [name for name, _ in self.aggregates.schema]
         self._having = Having(spec.having, self.schema, values) if spec.having is not None else None
         self._read_between: frozenset[str] | None = None
@@ -79,24 +67,26 @@ class SlidingResults:
 
     # EMIT FINAL
 
-    def finals(self, timelines: Iterator[Timeline], closed: int, steps: Steps, counters: Counters) -> pl.DataFrame:
-        """Return each window that closes: its end is open at ``closed`` and closed after the last step.
+    def finals(self, timelines: Iterator[Timeline], ends: range, moment: BatchTime, counters: Counters) -> pl.DataFrame:
+        """Return each window that closes.
 
         Args:
-            timelines: the records; of each group that has such a window, all from ``closed`` - d - 1 on that it may have taken.
-            closed: the boundary before the first step.
-            steps: the batch.
+            timelines: the records; of each group that has such a window, all from the first end - d - 1 on that it may have taken.
+            ends: of these windows.
+            moment: says where they close.
             counters: receives what is counted of the results.
         """
-        parts = [self._final_rows(timeline, closed, steps, counters) for timeline in timelines]
-        rows = pl.concat(parts) if parts else self.nothing.with_columns(pl.lit(0, pl.Int64).alias(FIRST))
+        parts = [self._final_rows(timeline, ends, moment, counters) for timeline in timelines]
+        if not parts:
+            return self.nothing
+        rows = pl.concat(parts, how="diagonal")
         if len(parts) > 1:
-            rows = rows.sort(WINDOW_END, FIRST)
-        rows = rows.drop(FIRST)
+            rows = taken(rows, by_arrival(rows, rows[WINDOW_END].to_physical().to_numpy()))
+        rows = only(rows, *self.nothing.columns)
         return rows if self._having is None else rows.filter(pl.Series(self._having.matches(rows)))
 
-    def _final_rows(self, timeline: Timeline, closed: int, steps: Steps, counters: Counters) -> pl.DataFrame:
-        windows = self._closing(timeline, closed, int(steps.boundaries[-1]))
+    def _final_rows(self, timeline: Timeline, ends: range, moment: BatchTime, counters: Counters) -> pl.DataFrame:
+        windows = self._closing(timeline, ends)
         ranges = timeline.taken(windows)
         firsts = ranges.firsts
         windows = windows.of(ranges.owners[firsts])
@@ -106,26 +96,28 @@ class SlidingResults:
         arrived = range_minima(timeline.arrivals, ranges.low, ranges.high)
         arrived = np.minimum.reduceat(arrived, firsts) if len(firsts) else arrived
         lasts = np.append(firsts[1:], len(ranges.owners))[: len(firsts)] - 1
-        closing = np.searchsorted(steps.boundaries, windows.starts + self._difference, "right")
-        order = np.lexsort((arrived, windows.starts))
+        closing = windows.starts + (self._difference + self._spec.grace_ms + 1)
         columns = [
-            pl.Series(POS, steps.positions[closing]),
+            pl.Series(POS, moment.reached(closing)),
             pl.Series(TS, timeline.times[ranges.high[lasts] - 1]),
-            pl.Series(OP, np.zeros(len(closing), np.int8)),
-            pl.Series(OFFSET, steps.offsets[closing]),
+            constant(0, len(closing), OP, np.int8),
+            constant(NO_RECORD, len(closing), OFFSET),
             *self._keys(timeline, windows, ranges.low[firsts]),
             *values,
-            pl.Series(FIRST, arrived, pl.Int64),
+            *self._arrivals(timeline, timeline.row_of(arrived)),
         ]
-        return pl.DataFrame(columns)[order].select(*self.nothing.columns, FIRST)
+        rows = pl.DataFrame(columns)
+        # All windows are of one size: their starts are in the order of their ends.
+        rows = ranked(rows, windows.starts, arrival(rows))
+        return taken(rows, by_arrival(rows, windows.starts))
 
-    def _closing(self, timeline: Timeline, closed: int, boundary: int) -> Windows:
-        """Return the windows that may exist and whose ends lie in ``closed..boundary-1``."""
+    def _closing(self, timeline: Timeline, within: range) -> Windows:
+        """Return the windows that may exist and that end there."""
         groups, starts = timeline.left()
         groups = np.concatenate([groups, timeline.groups])
         starts = np.concatenate([starts, timeline.times + 1])
         ends = starts + self._difference
-        is_closing = (ends >= closed) & (ends < boundary)
+        is_closing = (ends >= within.start) & (ends < within.stop)
         if TOLD in timeline.frame.columns:
             emitted = np.zeros(len(timeline.groups), np.int64)
             np.maximum.at(emitted, timeline.groups, timeline.frame[TOLD].fill_null(0).to_numpy())
@@ -134,14 +126,17 @@ class SlidingResults:
 
     # EMIT CHANGES
 
-    def changes(self, timelines: Iterator[Timeline], closed: int, new: Arrivals, counters: Counters) -> pl.DataFrame:
-        """Return one row per (record, window), or only the last one per window, with ``FIRST``.
+    def changes(self, timelines: Iterator[Timeline], closed: int, new: Arrivals, counters: Counters) -> tuple[pl.DataFrame, I64]:
+        """Make one row per (record, window), or only the last one per window.
 
         Args:
             timelines: see ``ChainMaker``.
             closed: the boundary before the batch.
             new: the batch's records.
             counters: receives what is counted of the results.
+
+        Returns:
+            The changes with the ranks of their records, for corrections with the arrivals of their windows; and these records.
         """
         parts = [
             self._change_rows(timeline, chains, new, counters)
@@ -149,20 +144,22 @@ class SlidingResults:
             for chains in ChainMaker(timeline, new, self._difference).chains(self.aggregates, closed)
         ]
         if not parts:
-            return self.nothing.with_columns(pl.lit(0, pl.Int64).alias(FIRST))
-        rows = pl.concat(parts)
-        return rows[np.argsort(rows[_PLACE].to_numpy())].select(*self.nothing.columns, FIRST)
+            return self._no_changes, np.empty(0, np.int64)
+        rows = pl.concat(parts, how="diagonal")
+        rows = taken(rows, np.argsort(rows[_PLACE].to_numpy()))
+        arrived = [name for name in (FIRST, ARRIVED) if name in rows.columns]
+        return rows.select(*self.nothing.columns, *arrived), rows[_RECORD].to_numpy()
 
     def _change_rows(self, timeline: Timeline, chains: Chains, new: Arrivals, counters: Counters) -> pl.DataFrame:
         values, marks = self.aggregates.running(chains.partials, chains.groups, self._read_between)
         columns = [
-            pl.Series(POS, new.positions[chains.records]),
+            *taken(new.places, chains.records).get_columns(),
             pl.Series(TS, chains.result_times[chains.emitted]),
-            pl.Series(OFFSET, new.offsets[chains.records]),
             *self._keys(timeline, chains.windows, chains.windows.low),
             *(values_taken(column, chains.emitted) for column in values),
-            pl.Series(FIRST, chains.first_arrivals),
+            *self._arrivals(timeline, chains.firsts),
             pl.Series(_PLACE, chains.places),
+            pl.Series(_RECORD, chains.records),
             pl.Series(_WINDOW, chains.groups.ids[chains.emitted]),
         ]
         rows = self._with_deletes(pl.DataFrame(columns), chains, values)
@@ -200,6 +197,12 @@ class SlidingResults:
         return last.with_columns(each.gather(windows) for each in values), marks.among(windows.to_numpy())
 
     # Columns
+
+    @staticmethod
+    def _arrivals(timeline: Timeline, rows: I64) -> list[pl.Series]:
+        """When rows of a timeline arrived, where it knows that."""
+        known = [name for name in (FIRST, ARRIVED) if name in timeline.frame.columns]
+        return [values_taken(timeline.frame[name], rows) for name in known]
 
     def _keys(self, timeline: Timeline, windows: Windows, rows: I64) -> list[pl.Series]:
         """The group's hash and columns, from any row of its, and the windows' bounds."""

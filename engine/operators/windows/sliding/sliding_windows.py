@@ -108,6 +108,12 @@ class Timeline:
         """Return the first arrival at the time just before each window; ``NEVER`` where there is none."""
         return self._arrival_at(windows.groups, windows.starts - 1)
 
+    def row_of(self, arrivals: I64) -> I64:
+        """Return the rows that have these arrivals."""
+        order = np.argsort(self.arrivals)
+        rows: I64 = order[np.searchsorted(self.arrivals[order], arrivals)]
+        return rows
+
     def left(self) -> tuple[I64, I64]:
         """Return groups and starts of the left windows that were open when their records were accepted."""
         is_open = self.boundaries <= np.maximum(self.times, self._difference)
