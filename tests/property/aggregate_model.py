@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from engine.expressions.aggregates.aggregates import CallOptions
 from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema, decimal
+from engine.frames.frames import SERVICE_COLUMNS
 from engine.plan.operators.aggregation import AggregateColumn
 
 SCHEMA = Schema(
@@ -130,21 +132,31 @@ ROWS = st.lists(
 CUTS = st.lists(st.integers(0, 40), max_size=12)
 
 
+def slices(rows: Sequence[Row], cuts: Sequence[int]) -> list[tuple[int, int]]:
+    """Where batches begin and end: never inside a pair that shares a place."""
+    return [*itertools.pairwise([0, *sorted({cut - cut % 2 for cut in cuts if 1 < cut < len(rows)}), len(rows)])]
+
+
+def rank(place: int) -> bytes:
+    """The order of a record at the place that it shares with another one, which time has released together with it."""
+    return b"\0" + place.to_bytes(8, "big")
+
+
 def frame(rows: Sequence[Row], first: int = 0) -> pl.DataFrame:
-    """The rows as an operator's input; pairs of records share a position, offsets count from 1000."""
+    """The rows as an operator's input; pairs of records share a place, offsets count from 1000."""
     places = range(first, first + len(rows))
     columns = [[getattr(row, name.removeprefix("s.")) for row in rows] for name in SCHEMA]
-    service = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_offset": pl.Int64}
     return pl.DataFrame(
         {
             "_pos": [10 * (place // 2) for place in places],
             "_ts": [row.ts for row in rows],
             "_op": [row.op for row in rows],
-            "_key_hash": [0] * len(rows),
+            "_key_hash": [None if row.key is None else 0 for row in rows],
             "_offset": [1000 + place for place in places],
+            "_rank": [rank(place) for place in places],
             **dict(zip(SCHEMA, columns, strict=True)),
         },
-        schema={**service, **SCHEMA.polars()},
+        schema={**SERVICE_COLUMNS, **SCHEMA.polars()},
     )
 
 
@@ -370,8 +382,9 @@ class Shown:
         return None
 
 
-def _output(place: int, group: str, ts: int, op: int, results: dict[str, Any]) -> dict[str, Any]:
-    service = {"_pos": 10 * (place // 2), "_ts": ts, "_op": op, "_offset": 1000 + place}
+def _output(place: int, group: str, ts: int, op: int, results: dict[str, Any], *, is_second: bool = False) -> dict[str, Any]:
+    own = b"\1\0\0\0\1" + rank(place) if is_second else rank(place)
+    service = {"_pos": 10 * (place // 2), "_ts": ts, "_op": op, "_offset": 1000 + place, "_rank": own}
     return {**service, "group": group, **(dict.fromkeys(results) if op else results)}
 
 
@@ -407,16 +420,19 @@ class TableGroups:
     clock: int = -1
 
     def run(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """Rows of one place are judged by the time before it (T1b)."""
         shown = Shown(self.most)
         for place, row in enumerate(rows):
-            self._put(place, row, shown)
+            if place % 2 == 0:
+                before = self.clock
+            self._put(place, row, before, shown)
         return self.outputs
 
-    def _put(self, place: int, row: Row, shown: Shown) -> None:
+    def _put(self, place: int, row: Row, before: int, shown: Shown) -> None:
         if row.key is None:
             self.counters["null_key"] += 1
             return
-        before, self.clock = self.clock, max(self.clock, row.ts)
+        self.clock = max(self.clock, row.ts)
         if self.retention_ms is not None and row.ts < before - self.retention_ms:
             self.counters["table_history_expired"] += 1
             return
@@ -445,7 +461,8 @@ class TableGroups:
                 results = {**values(held, self.columns, is_table=True), "trace": self.traces[group], **lists}
                 if any_full := full(results, self.columns):
                     self.counters["collection_full"] += any_full
-                self.outputs.append(_output(place, group, self.times[group], op, results))
+                is_second = new is not None and old is not None and new.group != old.group and group == new.group
+                self.outputs.append(_output(place, group, self.times[group], op, results, is_second=is_second))
 
     def _trace(self, group: str, old: Row | None, new: Row | None) -> None:
         trace = self.traces.get(group, "0")
