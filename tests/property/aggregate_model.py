@@ -139,7 +139,7 @@ def slices(rows: Sequence[Row], cuts: Sequence[int]) -> list[tuple[int, int]]:
 
 def rank(place: int) -> bytes:
     """The order of a record at the place that it shares with another one, which time has released together with it."""
-    return b"\0" + place.to_bytes(8, "big")
+    return b"\0" + place.to_bytes(8, "big") + b"\0"
 
 
 def frame(rows: Sequence[Row], first: int = 0) -> pl.DataFrame:
