@@ -16,9 +16,9 @@ import polars as pl
 from engine.errors import BufferFull
 from engine.expressions.types.types import Schema
 from engine.frames.clocks import BEFORE_ALL_TIME, NEVER
-from engine.frames.frames import KEY_HASH, POS, TS, Counters, add_counter, empty_frame
+from engine.frames.frames import KEY_HASH, POS, RANK, TS, Counters, add_counter, empty_frame
 from engine.frames.hashing import KeyHash
-from engine.frames.places import begins_place
+from engine.frames.places import begins_place, is_further
 from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span
 from engine.operators.suppression.suppress_buffer import Course, SuppressionBuffer
@@ -113,7 +113,7 @@ class TimeLimitSuppressor(Operator):
         until = np.full(2 * changes + 1, BEFORE_ALL_TIME)
         until[0:-1:2][begins[:-1]] = before[begins[:-1]]
         until[1::2][begins[1:]] = upto[begins[1:]]
-        if changes and positions[0] <= next_place:
+        if changes and positions[0] <= next_place and is_further(frame[RANK][:1]) is None:
             until[0] = BEFORE_ALL_TIME  # no place lies before
         if changes or next_place < NEVER or moment.is_release:
             until[-1] = moment.clock.end
