@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -38,6 +38,7 @@ class RunningTimes:
         first: int = 0,
         progress: Mapping[int, TableProgress] | None = None,
         is_release: bool = False,
+        is_table: bool = False,
     ) -> BatchTime:
         """Return when a batch is handled, and let its records move the times.
 
@@ -50,16 +51,12 @@ class RunningTimes:
             first: the first position of the batch.
             progress: of the tables.
             is_release: see ``BatchTime``.
+            is_table: the running relation is a table: deletes move its time, too.
         """
-        clocks = {STREAMS: self._clock(STREAMS, streams, silence_ms, first)}
+        clocks = {STREAMS: self._clock(STREAMS, streams, silence_ms, first, is_table=is_table)}
         clocks |= {index: self._clock(index, [frame], 0, first, is_table=True) for index, frame in (tables or {}).items()}
         self.times |= {index: clock.end for index, clock in clocks.items() if clock.end != BEFORE_ALL_TIME}
         return BatchTime(now_ms, position, clocks.pop(STREAMS), clocks, progress or {}, is_release)
-
-    def of_table(self, frame: pl.DataFrame, *, position: int = 0) -> BatchTime:
-        """Return when a batch of a table's own changes is handled, which a query reads first, and let them move its time."""
-        moment = self.at([], {0: frame}, position=position)
-        return replace(moment, clock=moment.tables[0])
 
     def _clock(self, index: int, frames: Sequence[pl.DataFrame], silence_ms: int, first: int, *, is_table: bool = False) -> Clock:
         start = self.times.get(index, BEFORE_ALL_TIME)

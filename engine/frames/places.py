@@ -7,6 +7,8 @@ before all others: a record as it was read. It is bytes that sort as they are:
   further row; the next level which one of the rows made of that row. Rows with the same position and the same levels stand at one place.
 - a zero byte, then what orders the rows of one place: numbers, the most important one first, and last the place and rank of the row that
   arrived (``arrivals``).
+- a last byte that says whether time released the row. What is made of such a row stands at its place, however many rows it becomes (T1b):
+  else the second one would be judged by a time that has passed it (P15).
 """
 
 from __future__ import annotations
@@ -28,10 +30,13 @@ _LEVEL: Final = 1
 
 _LEVEL_BYTES: Final = 5
 
+_RELEASED: Final = 1
+"""Ends the rank of a row that time released; 0 ends that of a row that a record caused."""
+
 _SIGN: Final = np.uint64(1 << 63)
 
-Part = I64 | int | pl.Series
-"""What a rank is made of: 8 bytes of an integer of each row, one byte of a number that all have, bytes as they are."""
+Part = I64 | Bools | int | pl.Series
+"""What a rank is made of: 8 bytes of an integer of each row, one byte of a truth value or of a number that all have, bytes as they are."""
 
 
 def place_order(frame: pl.DataFrame) -> I64:
@@ -72,6 +77,8 @@ def is_further(ranks: pl.Series) -> Bools | None:
 
 def levels(ranks: pl.Series) -> pl.Series:
     """Return the levels of each rank, empty where there are none."""
+    if is_further(ranks) is None:
+        return pl.repeat(b"", len(ranks), dtype=pl.Binary, eager=True)
     sizes = np.zeros(len(ranks), np.int64)
     rest = ranks.fill_null(b"")
     while (further := is_further(rest)) is not None:
@@ -81,16 +88,17 @@ def levels(ranks: pl.Series) -> pl.Series:
 
 
 def apart(frame: pl.DataFrame, ordinals: I64) -> pl.DataFrame:
-    """Give the further rows that a record makes places of their own (T1b).
+    """Give the further rows that a record makes places of their own (T1b). What time released stays at one place.
 
     Args:
         frame: rows with the position and rank of the row that made them.
         ordinals: which of that row's results each is, from 0 on.
     """
+    ranks = frame.get_column(RANK)
     rows = np.flatnonzero(ordinals)
+    rows = rows[~_are_released(ranks[rows])]
     if not len(rows):
         return frame
-    ranks = frame.get_column(RANK)
     own = ranks[rows].fill_null(b"\0")
     before = levels(own)
     behind = _parts(own, before.bin.size().cast(pl.Int64).to_numpy())[1]
@@ -98,23 +106,46 @@ def apart(frame: pl.DataFrame, ordinals: I64) -> pl.DataFrame:
     return with_series(frame, ranks.scatter(rows, joined_bytes(before, level, behind)).alias(RANK))
 
 
-def ranked(frame: pl.DataFrame, *parts: Part, within: pl.Series | None = None) -> pl.DataFrame:
+def ordinals(causes: I64) -> I64:
+    """Return which of its cause's rows each one is, from 0 on.
+
+    Args:
+        causes: what made each row; those of one cause follow each other.
+    """
+    is_first = np.append(True, causes[1:] != causes[:-1])[: len(causes)]
+    rows = np.arange(len(causes))
+    return rows - np.maximum.accumulate(np.where(is_first, rows, 0))
+
+
+def ranked(frame: pl.DataFrame, *parts: Part, within: pl.Series | None = None, is_released: bool = False) -> pl.DataFrame:
     """Give rows their order at their places.
 
     Args:
-        frame: rows with their positions.
+        frame: rows with their positions, and the ranks they had.
         parts: what decides, the most important first.
-        within: the levels of their places; None: the places of records.
+        within: the levels of their places; None: time releases the rows, at places of records.
+        is_released: time releases them although they have levels.
     """
-    rank = packed(frame.height, 0, *parts)
-    return with_series(frame, (rank if within is None else joined_bytes(within, rank)).alias(RANK))
+    if within is None or is_released:
+        rank = packed(frame.height, 0, *parts, _RELEASED)
+    else:
+        ends = _are_released(frame.get_column(RANK))
+        rank = packed(frame.height, 0, *parts, ends if ends.any() else 0)
+    if within is not None and int(within.bin.size().sum()):
+        rank = joined_bytes(within, rank)
+    return with_series(frame, rank.alias(RANK))
+
+
+def arrival(frame: pl.DataFrame) -> tuple[Part, ...]:
+    """Return when each row arrives at an operator, as the last parts of a rank: its place, and its rank where one is there."""
+    ranks = frame.get_column(RANK)
+    positions = frame.get_column(POS).to_numpy()
+    return (positions,) if ranks.null_count() == frame.height else (positions, ranks)
 
 
 def arrivals(frame: pl.DataFrame) -> pl.Series:
     """Return the place and rank of each row as bytes that sort like them: when it arrives at an operator."""
-    ranks = frame.get_column(RANK)
-    positions = frame.get_column(POS).to_numpy()
-    return packed(frame.height, positions) if ranks.null_count() == frame.height else packed(frame.height, positions, ranks)
+    return packed(frame.height, *arrival(frame))
 
 
 def packed(rows: int, *parts: Part) -> pl.Series:
@@ -128,10 +159,14 @@ def packed(rows: int, *parts: Part) -> pl.Series:
     fixed: list[NDArray[Any]] = []
     for part in parts:
         if isinstance(part, pl.Series):
+            if part.null_count() == rows:
+                continue
             joined += [_fixed(fixed), part] if fixed else [part]
             fixed = []
         elif isinstance(part, int):
             fixed.append(np.full(rows, part, np.uint8))
+        elif part.dtype == np.bool_:
+            fixed.append(part.astype(np.uint8))
         else:
             fixed.append((part.astype(np.int64).view(np.uint64) ^ _SIGN).astype(">u8"))
     if fixed:
@@ -145,6 +180,13 @@ def joined_bytes(*columns: pl.Series) -> pl.Series:
     arrays = [column.fill_null(b"").to_arrow() for column in columns]
     separator = pa.scalar(b"", pa.large_binary())
     return pl.Series(pc.binary_join_element_wise(*arrays, separator), dtype=pl.Binary)
+
+
+def _are_released(ranks: pl.Series) -> Bools:
+    if ranks.null_count() == len(ranks):
+        return np.zeros(len(ranks), np.bool_)
+    released: Bools = ranks.bin.ends_with(bytes([_RELEASED])).fill_null(value=False).to_numpy()
+    return released
 
 
 def _parts(values: pl.Series, sizes: I64) -> tuple[pl.Series, pl.Series]:

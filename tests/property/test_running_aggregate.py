@@ -111,7 +111,9 @@ def test_groups_that_are_shared_out_to_tasks_give_the_same(rows: list[model.Row]
                     merged(
                         [
                             operator.process(share, {}, BatchTime()).frame
-                            for operator, share in zip(operators, shares(model.frame(rows[a:b], a), ["s.group"], tasks), strict=True)
+                            for operator, share in zip(
+                                operators, shares(model.frame(rows[a:b], a), ["s.group"], tasks), strict=True
+                            )
                         ]
                     )
                     for a, b in model.slices(rows, cuts)

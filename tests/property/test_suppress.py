@@ -340,7 +340,9 @@ def test_a_shorter_limit_lets_go_at_the_next_place_or_at_once_on_request() -> No
         operator.process(table_frame([Change(0, 5, "a", "v")]), {}, times.at([record_frame([(0, 50)])], position=1))
         operator = build(by_event_time(10, UNBOUNDED), operator.snapshot(), store)
         tick = operator.process(table_frame([]), {}, times.at([], position=7, is_release=is_release)).frame
-        behind = operator.process(table_frame([Change(3, 50, "a", "w")]), {}, times.at([record_frame([(3, 50)])], position=8)).frame
+        behind = operator.process(
+            table_frame([Change(3, 50, "a", "w")]), {}, times.at([record_frame([(3, 50)])], position=8)
+        ).frame
         assert pl.concat([tick, behind]).select("_pos", "key", "value").rows() == [placed]
 
 

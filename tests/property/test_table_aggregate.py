@@ -54,7 +54,7 @@ def run(
     times = RunningTimes()
     for start, end in model.slices(rows, cuts):
         batch = model.frame(rows[start:end], start)
-        messages = regrouper.process(batch, {}, times.of_table(batch))
+        messages = regrouper.process(batch, {}, times.at([batch], is_table=True))
         output = aggregator.process(messages.frame, {}, BatchTime())
         assert messages.frame.columns == [*SERVICE_COLUMNS, *regrouper.schema.names]
         assert output.frame.columns == [*SERVICE_COLUMNS, *aggregator.schema.names]
@@ -117,7 +117,7 @@ def test_folded_changes_are_the_last_ones_of_every_change(
     times = RunningTimes()
     for start, end in model.slices(rows, cuts):
         batch = model.frame(rows[start:end], start)
-        messages = regrouper.process(batch, {}, times.of_table(batch)).frame
+        messages = regrouper.process(batch, {}, times.at([batch], is_table=True)).frame
         assert_folds_to(
             folding.process(messages, {}, BatchTime()).frame, full.process(messages, {}, BatchTime()).frame, ["group"]
         )
@@ -134,7 +134,7 @@ def test_keys_and_groups_that_are_shared_out_to_tasks_give_the_same(
         times, outputs, late = RunningTimes(), [], []
         for start, end in model.slices(rows, cuts):
             batch = model.frame(rows[start:end], start)
-            moment = times.of_table(batch)
+            moment = times.at([batch], is_table=True)
             shared = zip(pairs, shares(batch, ["s.key"], tasks), strict=True)
             results = [regrouper.process(share, {}, moment) for (regrouper, _), share in shared]
             late += [row for result in results for row in result.late.rows()]

@@ -110,9 +110,7 @@ class TableRegrouper(Operator):
         self._rows.append(without(rows.filter(pl.Series(is_new)), *_OF_PLACE))
         return OperatorOutput(messages, late, counters)
 
-    def _numbered_puts(
-        self, frame: pl.DataFrame, moment: BatchTime, counters: Counters
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _numbered_puts(self, frame: pl.DataFrame, moment: BatchTime, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Number the puts, drop null keys (T6) and what V1 rejects; return the puts and the late rows."""
         name, retention_ms = self._spec.name, self._spec.history_retention_ms
         frame = with_one_zero(frame, self._doubles)

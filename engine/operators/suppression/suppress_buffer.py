@@ -292,7 +292,7 @@ class SuppressionBuffer:
         positions = np.where(with_change, course.before[changes], np.minimum(course.reached(since), course.before[changes]))
         own = frame[RANK].extend_constant(None, 1)[np.where(with_change, changes, frame.height)]
         service = (pl.Series(POS, positions), constant(NO_RECORD, len(out), OFFSET), own)
-        emitted = ranked(latest[out].with_columns(service), since, arrived[out], within=levels(own))
+        emitted = ranked(latest[out].with_columns(service), since, arrived[out], within=levels(own), is_released=True)
         is_passing = with_change & (episodes.begun[out] == changes) & (since == BEFORE_ALL_TIME)
         if is_passing.any():
             passing = np.flatnonzero(is_passing)

@@ -12,9 +12,9 @@ import pytest
 from engine.expressions.aggregates.aggregates import MAX_TOP_K
 from engine.expressions.limits import MAX_COLLECTED_BYTES, MAX_COLLECTED_VALUES, MAX_DISTINCT_BYTES, MAX_DISTINCT_VALUES
 from engine.expressions.types.types import BIGINT, STRING, ColumnType, Schema, parse_type
+from engine.frames.frames import SERVICE_COLUMNS
 from engine.operators.aggregation.aggregate import Aggregates
 from engine.operators.aggregation.running_aggregate import RunningAggregator
-from engine.frames.frames import SERVICE_COLUMNS
 from engine.operators.operators import BatchTime
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
 from engine.state.segments.memory import MemorySegmentStore

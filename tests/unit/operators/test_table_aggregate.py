@@ -56,7 +56,7 @@ def puts(*rows: Put, first: int = 0) -> pl.DataFrame:
 
 def messages(*rows: Put, retention_ms: int | None = None) -> list[tuple[Any, ...]]:
     frame = puts(*rows)
-    output = regrouper(retention_ms).process(frame, {}, RunningTimes().of_table(frame))
+    output = regrouper(retention_ms).process(frame, {}, RunningTimes().at([frame], is_table=True))
     return output.frame.select("_pos", "_ts", "_offset", "t.group", "t.$old.t.x", "t.$new.t.x", "t.$has_old", "t.$has_new").rows()
 
 
@@ -102,7 +102,7 @@ def test_a_put_out_of_order_counts_in_an_unversioned_table_and_not_in_a_versione
 
 def test_a_put_older_than_retention_is_counted_and_kept_as_late() -> None:
     frame = puts((10, "a", "x", 5), (6, "b", "x", 3), (7, None, "x", 1))
-    output: OperatorOutput = regrouper(3).process(frame, {}, RunningTimes().of_table(frame))
+    output: OperatorOutput = regrouper(3).process(frame, {}, RunningTimes().at([frame], is_table=True))
     assert output.counters == {("t", "table_history_expired"): 1, ("t", "null_key"): 1}
     assert output.late.select("reason", "event_time_ms", "stream_time_ms", "offset").rows() == [
         ("table_history_expired", 6, 10, 101)
@@ -137,9 +137,9 @@ def test_zeros_of_both_signs_are_one_group() -> None:
 def test_a_put_is_judged_by_the_puts_of_all_tasks_before_it() -> None:
     times, own = RunningTimes(), regrouper(3)
     of_others = puts((10, "b", "x", 5))
-    own.process(of_others.clear(), {}, times.of_table(of_others))
+    own.process(of_others.clear(), {}, times.at([of_others], is_table=True))
     frame = puts((6, "a", "x", 5), (7, "a", "x", 6), first=1)
-    output = own.process(frame, {}, times.of_table(frame))
+    output = own.process(frame, {}, times.at([frame], is_table=True))
     assert (output.frame["_pos"].to_list(), output.late["stream_time_ms"].to_list()) == ([2], [10])
 
 
@@ -159,7 +159,7 @@ def test_a_tombstone_of_a_versioned_table_is_remembered_as_long_as_an_older_put_
     rows = [(5, "a", "-", None), *((6, f"b{i}", "x", i) for i in range(MIN_MERGED)), (4, "a", "x", 1)]
     for place, row in enumerate(rows):
         frame = puts(row, first=place)
-        output = own.process(frame, {}, times.of_table(frame))
+        output = own.process(frame, {}, times.at([frame], is_table=True))
     assert (output.frame.height, output.counters) == (0, {("t", "out_of_order"): 1})
 
 
@@ -167,7 +167,7 @@ def test_a_tombstone_of_a_versioned_table_is_forgotten_once_no_older_put_is_acce
     own, times = regrouper(10), RunningTimes()
     for place, row in enumerate((*((5, f"a{i}", "-", None) for i in range(MIN_MERGED - 1)), (16, "b", "x", 1))):
         frame = puts(row, first=place)
-        own.process(frame, {}, times.of_table(frame))
+        own.process(frame, {}, times.at([frame], is_table=True))
     assert kept_rows(own) == 1
 
 
