@@ -139,7 +139,13 @@ def slices(rows: Sequence[Row], cuts: Sequence[int]) -> list[tuple[int, int]]:
 
 def rank(place: int) -> bytes:
     """The order of a record at the place that it shares with another one, which time has released together with it."""
-    return b"\0" + place.to_bytes(8, "big") + b"\0"
+    return b"\0" + place.to_bytes(8, "big") + b"\1"
+
+
+def put_frame(rows: Sequence[Row], first: int = 0) -> pl.DataFrame:
+    """The rows as puts of a table: each has a place of its own."""
+    places = pl.Series("_pos", range(10 * first, 10 * (first + len(rows)), 10), dtype=pl.Int64)
+    return frame(rows, first).with_columns(places, pl.lit(None, pl.Binary).alias("_rank"))
 
 
 def frame(rows: Sequence[Row], first: int = 0) -> pl.DataFrame:
@@ -382,9 +388,8 @@ class Shown:
         return None
 
 
-def _output(place: int, group: str, ts: int, op: int, results: dict[str, Any], *, is_second: bool = False) -> dict[str, Any]:
-    own = b"\1\0\0\0\1" + rank(place) if is_second else rank(place)
-    service = {"_pos": 10 * (place // 2), "_ts": ts, "_op": op, "_offset": 1000 + place, "_rank": own}
+def _output(at: tuple[int, bytes | None], place: int, group: str, ts: int, op: int, results: dict[str, Any]) -> dict[str, Any]:
+    service = {"_pos": at[0], "_ts": ts, "_op": op, "_offset": 1000 + place, "_rank": at[1]}
     return {**service, "group": group, **(dict.fromkeys(results) if op else results)}
 
 
@@ -400,7 +405,11 @@ def run_stream(rows: Sequence[Row], columns: Sequence[AggregateColumn], most: in
         held.append(row)
         op = shown.output(row.group, len(held))
         if op is not None:
-            outputs.append(_output(place, row.group, max(each.ts for each in held), op, values(held, columns)))
+            outputs.append(
+                _output(
+                    (10 * (place // 2), rank(place)), place, row.group, max(each.ts for each in held), op, values(held, columns)
+                )
+            )
     return outputs
 
 
@@ -420,19 +429,16 @@ class TableGroups:
     clock: int = -1
 
     def run(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """Rows of one place are judged by the time before it (T1b)."""
         shown = Shown(self.most)
         for place, row in enumerate(rows):
-            if place % 2 == 0:
-                before = self.clock
-            self._put(place, row, before, shown)
+            self._put(place, row, shown)
         return self.outputs
 
-    def _put(self, place: int, row: Row, before: int, shown: Shown) -> None:
+    def _put(self, place: int, row: Row, shown: Shown) -> None:
         if row.key is None:
             self.counters["null_key"] += 1
             return
-        self.clock = max(self.clock, row.ts)
+        before, self.clock = self.clock, max(self.clock, row.ts)
         if self.retention_ms is not None and row.ts < before - self.retention_ms:
             self.counters["table_history_expired"] += 1
             return
@@ -462,7 +468,8 @@ class TableGroups:
                 if any_full := full(results, self.columns):
                     self.counters["collection_full"] += any_full
                 is_second = new is not None and old is not None and new.group != old.group and group == new.group
-                self.outputs.append(_output(place, group, self.times[group], op, results, is_second=is_second))
+                at = 10 * place, b"\1\0\0\0\1\0" if is_second else None
+                self.outputs.append(_output(at, place, group, self.times[group], op, results))
 
     def _trace(self, group: str, old: Row | None, new: Row | None) -> None:
         trace = self.traces.get(group, "0")

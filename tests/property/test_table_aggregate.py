@@ -53,7 +53,7 @@ def run(
     counters: dict[str, int] = {}
     times = RunningTimes()
     for start, end in model.slices(rows, cuts):
-        batch = model.frame(rows[start:end], start)
+        batch = model.put_frame(rows[start:end], start)
         messages = regrouper.process(batch, {}, times.at([batch], is_table=True))
         output = aggregator.process(messages.frame, {}, BatchTime())
         assert messages.frame.columns == [*SERVICE_COLUMNS, *regrouper.schema.names]
@@ -116,7 +116,7 @@ def test_folded_changes_are_the_last_ones_of_every_change(
     folding = TableAggregator(spec, regrouper.schema, None, store)
     times = RunningTimes()
     for start, end in model.slices(rows, cuts):
-        batch = model.frame(rows[start:end], start)
+        batch = model.put_frame(rows[start:end], start)
         messages = regrouper.process(batch, {}, times.at([batch], is_table=True)).frame
         assert_folds_to(
             folding.process(messages, {}, BatchTime()).frame, full.process(messages, {}, BatchTime()).frame, ["group"]
@@ -133,7 +133,7 @@ def test_keys_and_groups_that_are_shared_out_to_tasks_give_the_same(
         pairs = [build(retention_ms, having, {}, MemorySegmentStore()) for _ in range(tasks)]
         times, outputs, late = RunningTimes(), [], []
         for start, end in model.slices(rows, cuts):
-            batch = model.frame(rows[start:end], start)
+            batch = model.put_frame(rows[start:end], start)
             moment = times.at([batch], is_table=True)
             shared = zip(pairs, shares(batch, ["s.key"], tasks), strict=True)
             results = [regrouper.process(share, {}, moment) for (regrouper, _), share in shared]
