@@ -1,7 +1,6 @@
 """The state of joins and table filters for another number of tasks.
 
-What waits goes along as it is. A new task's clocks are the greatest of the tasks before: what is due by them goes with its next record, and
-what was late or expired before stays so (T1).
+What waits goes along as it is: places are those of the query, and so is time.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import numpy as np
 import polars as pl
 
 from engine.frames.clocks import BEFORE_ALL_TIME, I64
-from engine.frames.frames import POS, TS
-from engine.operators.joins.hold_buffer import BUFFERED_AT
+from engine.frames.frames import POS, RANK, TS
 from engine.operators.rescale.segments import INDEX, LATEST, QUEUE, Kind, moved, read_all
 from engine.operators.rescale.shares import Rows, Shares, Source, greatest
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
@@ -30,7 +28,7 @@ def stream_table(spec: StreamTableJoin, sources: Sequence[Source], shares: Share
     """Share a stream-table join: the table, what the grace holds, what the hold holds."""
     parts: dict[str, list[Any]] = {
         "table": _table(_parts(sources, "table"), shares, "versions", INDEX, shares.inputs[spec.table_index]),
-        "buffer": _buffer(_parts(sources, "buffer"), shares),
+        "buffer": _table(_parts(sources, "buffer"), shares, "waiting", QUEUE, shares.key),
     }
     if spec.hold is not None:
         parts["hold"] = _pending(_parts(sources, "hold"), shares)
@@ -41,13 +39,13 @@ def table_table(spec: TableTableJoin, sources: Sequence[Source], shares: Shares)
     """Share a table-table join: both sides' versions, which are numbered by one count."""
     left = _table(_parts(sources, "left"), shares, "versions", INDEX, shares.key)
     right = _table(_parts(sources, "right"), shares, "versions", INDEX, shares.inputs[spec.table_index])
-    return shares.states({"left": left, "right": right}, seen=greatest(sources, "seen", 0))
+    return shares.states({"left": left, "right": right}, next=greatest(sources, "next", 0))
 
 
 def table_filter(_spec: TableFilter, sources: Sequence[Source], shares: Shares) -> States:
     """Share a table filter: which versions or rows passed."""
     passed = _table(_parts(sources, "passed"), shares, "versions", INDEX, shares.key)
-    return shares.states({"passed": passed}, clock=greatest(sources, "clock"), seen=greatest(sources, "seen", 0))
+    return shares.states({"passed": passed}, next=greatest(sources, "next", 0))
 
 
 def subscription(_spec: ForeignKeySubscription, sources: Sequence[Source], shares: Shares) -> States:
@@ -89,7 +87,7 @@ def stream_stream(spec: StreamStreamJoin, sources: Sequence[Source], shares: Sha
         for side, name, gathered in found:
             parts = [_numbered(part, arrivals) for part in gathered[place] if part.height]
             state[side][name] = [_KINDS[name].write(store, part) for part in parts]
-        states.append({"clock": greatest(sources, "clock"), "arrivals": len(arrivals), **state})
+        states.append({"arrivals": len(arrivals), **state})
     return states
 
 
@@ -122,38 +120,16 @@ def _parts(sources: Sequence[Source], name: str) -> list[Source]:
 
 
 def _table(sources: Sequence[Source], shares: Shares, rows_name: str, kind: Kind, rows: Rows) -> States:
-    return shares.states({rows_name: moved(kind, _parts(sources, rows_name), shares, rows)}, clock=greatest(sources, "clock"))
-
-
-def _buffer(sources: Sequence[Source], shares: Shares) -> States:
-    return shares.states(
-        {"waiting": moved(QUEUE, _parts(sources, "waiting"), shares, shares.key)}, clock=greatest(sources, "clock")
-    )
-
-
-_BROUGHT = "_brought"
-_OWNER = "_owner"
+    return shares.states({rows_name: moved(kind, _parts(sources, rows_name), shares, rows)})
 
 
 def _pending(sources: Sequence[Source], shares: Shares) -> States:
-    """Share the rows held for the table, by the wall clock that brought them, those of one task in their order; number them anew.
-
-    One count numbers those of all tasks, so that what is shared out and brought together again is in the order that it had.
-    """
-    parts = []
-    for source in sources:
-        if frames := [frame for _, frame in read_all(QUEUE, [source.part("waiting")])]:
-            frame = pl.concat(frames)
-            latest = np.maximum.accumulate(frame.get_column(BUFFERED_AT).to_numpy())
-            parts.append((source, frame.with_columns(pl.Series(_BROUGHT, latest))))
-    gathered = shares.gather(parts, shares.key)
-    held = [(place, part) for place, own in enumerate(gathered) for part in own if part.height]
-    if not held:
-        return [{"next": 0, "waiting": []} for _ in shares.stores]
-    rows = pl.concat([part.with_columns(pl.lit(place).alias(_OWNER)) for place, part in held])
-    rows = rows.sort(_BROUGHT, TS, maintain_order=True).with_columns(pl.int_range(pl.len()).alias(TS)).drop(_BROUGHT)
+    """Share the rows held for the table in the order of their places; each task numbers its own."""
+    gathered = shares.gather(read_all(QUEUE, _parts(sources, "waiting")), shares.key)
     states = []
-    for place, store in enumerate(shares.stores):
-        own = rows.filter(pl.col(_OWNER) == place).drop(_OWNER)
-        states.append({"next": rows.height, "waiting": [QUEUE.write(store, own)] if own.height else []})
+    for store, parts in zip(shares.stores, gathered, strict=True):
+        rows = pl.concat(parts) if parts else pl.DataFrame()
+        if rows.height:
+            rows = rows.sort(POS, RANK, nulls_last=False, maintain_order=True).with_columns(pl.int_range(pl.len()).alias(TS))
+        states.append({"next": rows.height, "waiting": [QUEUE.write(store, rows)] if rows.height else []})
     return states
