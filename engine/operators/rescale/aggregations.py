@@ -69,5 +69,7 @@ def _unhandled(sources: Sequence[Source], shares: Shares) -> list[dict[str, Any]
     found = []
     for store, parts in zip(shares.stores, gathered, strict=True):
         filled = [part for part in parts if part.height]
-        found.append({"segment": store.save(pl.concat(filled).sort(POS, RANK, nulls_last=False, maintain_order=True))} if filled else None)
+        found.append(
+            {"segment": store.save(pl.concat(filled).sort(POS, RANK, nulls_last=False, maintain_order=True))} if filled else None
+        )
     return found
