@@ -1,6 +1,7 @@
 """The state of joins and table filters for another number of tasks.
 
-What waits goes along as it is: places are those of the query, and so is time.
+What waits goes along as it is. Times belong to the query (T1), so no task has any; where it stood in the order of all tasks is kept with
+what waits.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.plan.operators.table_filter import TableFilter
 from engine.plan.operators.table_table_join import TableTableJoin
+from engine.state.segments.ports import SegmentStore
 
 States = list[dict[str, Any]]
 
@@ -28,7 +30,7 @@ def stream_table(spec: StreamTableJoin, sources: Sequence[Source], shares: Share
     """Share a stream-table join: the table, what the grace holds, what the hold holds."""
     parts: dict[str, list[Any]] = {
         "table": _table(_parts(sources, "table"), shares, "versions", INDEX, shares.inputs[spec.table_index]),
-        "buffer": _table(_parts(sources, "buffer"), shares, "waiting", QUEUE, shares.key),
+        "buffer": _buffer(_parts(sources, "buffer"), shares),
     }
     if spec.hold is not None:
         parts["hold"] = _pending(_parts(sources, "hold"), shares)
@@ -123,13 +125,23 @@ def _table(sources: Sequence[Source], shares: Shares, rows_name: str, kind: Kind
     return shares.states({rows_name: moved(kind, _parts(sources, rows_name), shares, rows)})
 
 
+def _buffer(sources: Sequence[Source], shares: Shares) -> States:
+    """Share what waits for the grace: rows of one event time in the order in which they came, whatever task had them."""
+    return [{"waiting": [QUEUE.write(store, rows)] if rows.height else []} for store, rows in _queued(sources, shares, TS)]
+
+
 def _pending(sources: Sequence[Source], shares: Shares) -> States:
-    """Share the rows held for the table in the order of their places; each task numbers its own."""
-    gathered = shares.gather(read_all(QUEUE, _parts(sources, "waiting")), shares.key)
+    """Share the rows held for the table, in the order in which they came to the hold; number them anew."""
     states = []
-    for store, parts in zip(shares.stores, gathered, strict=True):
-        rows = pl.concat(parts) if parts else pl.DataFrame()
-        if rows.height:
-            rows = rows.sort(POS, RANK, nulls_last=False, maintain_order=True).with_columns(pl.int_range(pl.len()).alias(TS))
-        states.append({"next": rows.height, "waiting": [QUEUE.write(store, rows)] if rows.height else []})
+    for store, rows in _queued(sources, shares):
+        numbered = rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(TS))
+        states.append({"next": rows.height, "waiting": [QUEUE.write(store, numbered)] if rows.height else []})
     return states
+
+
+def _queued(sources: Sequence[Source], shares: Shares, *first: str) -> list[tuple[SegmentStore, pl.DataFrame]]:
+    """Return the waiting rows of each new task in order: by the columns named first, then by their places."""
+    gathered = shares.gather(read_all(QUEUE, _parts(sources, "waiting")), shares.key)
+    rows = [pl.concat(parts) if parts else pl.DataFrame() for parts in gathered]
+    ordered = [own.sort(*first, POS, RANK, nulls_last=False, maintain_order=True) if own.height else own for own in rows]
+    return list(zip(shares.stores, ordered, strict=True))

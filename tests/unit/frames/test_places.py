@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from engine.frames.places import apart, arrivals, begins_place, is_further, levels, place_order, ranked
+from engine.frames.places import apart, arrivals, is_further, levels, place_order, ranked
 
 
 def frame_of(positions: Sequence[int], ranks: Sequence[bytes | None] | None = None) -> pl.DataFrame:
@@ -60,10 +60,3 @@ def test_arrivals_sort_by_place_and_rank() -> None:
     frame = ranked(frame_of([-3, 2, 2]), 1, np.array([9, 4, 3]))
     assert arrivals(frame).arg_sort().to_list() == [0, 2, 1]
     assert arrivals(frame_of([-3, 2, 1])).arg_sort().to_list() == [0, 2, 1]
-
-
-def test_the_first_row_of_each_place_is_found() -> None:
-    frame = apart(frame_of([5, 5, 6, 6]), np.array([0, 1, 0, 0]))
-    assert begins_place(frame).tolist() == [True, True, True, False]
-    assert begins_place(frame_of([5, 5, 7])).tolist() == [True, False, True]
-    assert begins_place(frame_of([])).tolist() == []
