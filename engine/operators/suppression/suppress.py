@@ -21,7 +21,8 @@ from engine.frames.hashing import KeyHash
 from engine.frames.places import begins_place, is_further
 from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span
-from engine.operators.suppression.suppress_buffer import Course, SuppressionBuffer
+from engine.operators.suppression.suppress_buffer import SuppressionBuffer
+from engine.operators.suppression.suppress_episodes import Course
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
 from engine.state.segments.ports import SegmentStore
 

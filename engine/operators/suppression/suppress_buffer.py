@@ -7,7 +7,7 @@ a key that came while it was held takes no room from then on (S5). Reads and wri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -21,17 +21,16 @@ from engine.frames.frames import KEY_HASH, NO_RECORD, OFFSET, OP, POS, RANK, TS,
 from engine.frames.places import arrivals, levels, place_order, ranked
 from engine.frames.row_bytes import RowBytes
 from engine.operators.pending.spans import Span
+from engine.operators.suppression.suppress_bounded import Entry, Head, plan_bounded
 from engine.operators.suppression.suppress_episodes import (
     FROM_BEFORE,
     Bounds,
-    Entry,
+    Course,
     Episodes,
-    Head,
     PendingEntries,
     Steps,
     first_overrun,
     plan,
-    plan_bounded,
 )
 from engine.operators.suppression.suppress_store import ARRIVAL, HELD, SHOWN, SINCE, SIZE, EntryStore
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
@@ -47,37 +46,6 @@ class Gain(NamedTuple):
 
     frame: pl.DataFrame
     failure: BufferFull | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """When entries leave during a batch.
-
-    Attributes:
-        since: buffer time of an entry that each change would make.
-        until: see ``Steps``.
-        lasts: see ``Steps``.
-        before: no entry that leaves between two changes stands behind this: the positions of the changes, and of the end.
-        reached: gives the positions where entries of these buffer times leave between two changes.
-        closed_to: windows that end then or before have closed.
-    """
-
-    since: I64
-    until: I64
-    lasts: I64
-    before: I64
-    reached: Callable[[I64], I64]
-    closed_to: int
-
-    def first(self, count: int) -> Course:
-        """Return the part up to the place of the change behind the first ones, and without it."""
-        cut = self.since[:count], self.until[: 2 * count + 1], self.lasts[:count], self.before[: count + 1]
-        return Course(*cut, self.reached, BEFORE_ALL_TIME)
-
-    def behind(self, count: int) -> Course:
-        """Return the part from there on."""
-        cut = self.since[count:], self.until[2 * count :], self.lasts[count:] - count, self.before[count:]
-        return Course(*cut, self.reached, self.closed_to)
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ def test_changes_are_held_back_by_the_whole_key_before_the_select() -> None:
     bounds = {"max_rows": 5, "when_full": "emit_early"}
     plan = build(**COUNTED, window=HOURLY, suppress={**LIMITED, "buffer": bounds}, into=OUT)
     (aggregated,), (held, _) = (stage.operators for stage in plan.stages)
-    assert (aggregated.name, plan.stages[0].exchange_key) == ("group_by", ()), "a bound is one task's (S4)"
+    assert (aggregated.name, plan.stages[0].exchange_key) == ("window", ()), "a bound is one task's (S4)"
     assert held == TimeLimitSuppression(
         "suppress",
         ("ad", "window_start", "window_end"),
