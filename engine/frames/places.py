@@ -61,6 +61,18 @@ def place_order(frame: pl.DataFrame) -> I64:
     return order
 
 
+def begins_place(frame: pl.DataFrame) -> Bools:
+    """Say which rows, in the order of their places, are the first ones at theirs."""
+    positions = frame.get_column(POS).to_numpy()
+    begins = np.ones(len(positions), np.bool_)
+    begins[1:] = positions[1:] != positions[:-1]
+    behind = np.flatnonzero(~begins)
+    if len(behind) and is_further(frame.get_column(RANK)) is not None:
+        own = levels(frame.get_column(RANK))
+        begins[behind] = (own[behind] != own[behind - 1]).to_numpy()
+    return begins
+
+
 def is_further(ranks: pl.Series) -> Bools | None:
     """Say which rows stand at a place behind that of their record; None where none does."""
     if ranks.null_count() == len(ranks):

@@ -180,10 +180,10 @@ _LIST: Final = (
     _kind(TableRegrouping, lambda spec, at: TableRegrouper(spec, at.running, at.state, at.store), aggregations.regrouping),
     _kind(TableAggregation, lambda spec, at: TableAggregator(spec, at.running, at.state, at.store), aggregations.groups),
     _kind(
-        TimeLimitSuppression, lambda spec, at: TimeLimitSuppressor(spec, at.running, at.state, at.store), aggregations.time_limit
+        TimeLimitSuppression, lambda spec, at: TimeLimitSuppressor(spec, at.running, at.state, at.store), aggregations.suppression
     ),
     _kind(
-        WallClockSuppression, lambda spec, at: WallClockSuppressor(spec, at.running, at.state, at.store), aggregations.wall_clock
+        WallClockSuppression, lambda spec, at: WallClockSuppressor(spec, at.running, at.state, at.store), aggregations.suppression
     ),
 )
 

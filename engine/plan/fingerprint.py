@@ -19,9 +19,10 @@ def state_fingerprint(plan: Plan) -> str:
     """Return a digest of what kept state depends on.
 
     Left out is what may be edited in place: how long a grace is (J11; not whether a join has one), policies for late and expired
-    records, how long a hold waits, limits and bounds of suppression, how long silence may last, what windows and a versioned result keep
-    for reading (but see ``fits_stored_state``), how many late records are kept, the number of tasks (the next launch shares the state
-    out among them: ``engine.operators.rescale``); and of the relations what concerns only their reading:
+    records, how long a hold waits, limits of suppression and how high its bounds are (not whether it has some: with them it works in one
+    task, S4), how long silence may last, what windows and a versioned result keep for reading (but see ``fits_stored_state``), how many
+    late records are kept, the number of tasks (the next launch shares the state out among them: ``engine.operators.rescale``); and of the
+    relations what concerns only their reading:
     columns that the query does not use, what happens to bad records, how many queries write it.
     """
     kept = replace(

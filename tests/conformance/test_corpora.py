@@ -46,8 +46,9 @@ def suppressed(scenario: Scenario) -> list[Any]:
     for place, step in enumerate(scenario.steps):
         before = len(model.outputs)
         if model.failed_at is None and step.get("op") != "restart":
-            model.take(Batch(0, 0, (Change(place, step["ts"], step["key"], step["value"]),)), place)
-            rows = [{"key": key, "value": value, "ts": ts} for _, _, (ts, _, key, value) in model.outputs[before:]]
+            changes, records = (Change(place, step["ts"], step["key"], step["value"]),), ((place, step["ts"]),)
+            model.take(Batch(0, place, 0, records if step["key"] is not None else (), changes, place + 1))
+            rows = [{"key": key, "value": value, "ts": ts} for _, (ts, _, key, value) in model.outputs[before:]]
             told.append(rows if model.failed_at is None else [*rows, {"error": "StreamsException"}])
         else:
             told.append(None if model.failed_at is not None else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from engine.expressions.aggregates.aggregates import CallOptions
 from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema, decimal
+from engine.frames.frames import SERVICE_COLUMNS
 from engine.plan.operators.aggregation import AggregateColumn
 
 SCHEMA = Schema(
@@ -130,21 +132,37 @@ ROWS = st.lists(
 CUTS = st.lists(st.integers(0, 40), max_size=12)
 
 
+def slices(rows: Sequence[Row], cuts: Sequence[int]) -> list[tuple[int, int]]:
+    """Where batches begin and end: never inside a pair that shares a place."""
+    return [*itertools.pairwise([0, *sorted({cut - cut % 2 for cut in cuts if 1 < cut < len(rows)}), len(rows)])]
+
+
+def rank(place: int) -> bytes:
+    """The order of a record at the place that it shares with another one, which time has released together with it."""
+    return b"\0" + place.to_bytes(8, "big") + b"\1"
+
+
+def put_frame(rows: Sequence[Row], first: int = 0) -> pl.DataFrame:
+    """The rows as puts of a table: each has a place of its own."""
+    places = pl.Series("_pos", range(10 * first, 10 * (first + len(rows)), 10), dtype=pl.Int64)
+    return frame(rows, first).with_columns(places, pl.lit(None, pl.Binary).alias("_rank"))
+
+
 def frame(rows: Sequence[Row], first: int = 0) -> pl.DataFrame:
-    """The rows as an operator's input; pairs of records share a position, offsets count from 1000."""
+    """The rows as an operator's input; pairs of records share a place, offsets count from 1000."""
     places = range(first, first + len(rows))
     columns = [[getattr(row, name.removeprefix("s.")) for row in rows] for name in SCHEMA]
-    service = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_offset": pl.Int64}
     return pl.DataFrame(
         {
             "_pos": [10 * (place // 2) for place in places],
             "_ts": [row.ts for row in rows],
             "_op": [row.op for row in rows],
-            "_key_hash": [0] * len(rows),
+            "_key_hash": [None if row.key is None else 0 for row in rows],
             "_offset": [1000 + place for place in places],
+            "_rank": [rank(place) for place in places],
             **dict(zip(SCHEMA, columns, strict=True)),
         },
-        schema={**service, **SCHEMA.polars()},
+        schema={**SERVICE_COLUMNS, **SCHEMA.polars()},
     )
 
 
@@ -370,8 +388,8 @@ class Shown:
         return None
 
 
-def _output(place: int, group: str, ts: int, op: int, results: dict[str, Any]) -> dict[str, Any]:
-    service = {"_pos": 10 * (place // 2), "_ts": ts, "_op": op, "_offset": 1000 + place}
+def _output(at: tuple[int, bytes | None], place: int, group: str, ts: int, op: int, results: dict[str, Any]) -> dict[str, Any]:
+    service = {"_pos": at[0], "_ts": ts, "_op": op, "_offset": 1000 + place, "_rank": at[1]}
     return {**service, "group": group, **(dict.fromkeys(results) if op else results)}
 
 
@@ -387,7 +405,11 @@ def run_stream(rows: Sequence[Row], columns: Sequence[AggregateColumn], most: in
         held.append(row)
         op = shown.output(row.group, len(held))
         if op is not None:
-            outputs.append(_output(place, row.group, max(each.ts for each in held), op, values(held, columns)))
+            outputs.append(
+                _output(
+                    (10 * (place // 2), rank(place)), place, row.group, max(each.ts for each in held), op, values(held, columns)
+                )
+            )
     return outputs
 
 
@@ -445,7 +467,9 @@ class TableGroups:
                 results = {**values(held, self.columns, is_table=True), "trace": self.traces[group], **lists}
                 if any_full := full(results, self.columns):
                     self.counters["collection_full"] += any_full
-                self.outputs.append(_output(place, group, self.times[group], op, results))
+                is_second = new is not None and old is not None and new.group != old.group and group == new.group
+                at = 10 * place, b"\1\0\0\0\1\0" if is_second else None
+                self.outputs.append(_output(at, place, group, self.times[group], op, results))
 
     def _trace(self, group: str, old: Row | None, new: Row | None) -> None:
         trace = self.traces.get(group, "0")

@@ -119,20 +119,27 @@ TABLE = Schema((("key", STRING), ("value", STRING)))
 
 
 class Change(NamedTuple):
-    """A change of a table; a null value is a delete. Changes of one batch may share a position."""
+    """A change of a table; a null value is a delete. Changes may share a place; ``further`` ones of a record have places of their own."""
 
     position: int
     ts: int
     key: str | None
     value: str | None
+    further: int = 0
 
 
 class Batch(NamedTuple):
-    """Changes that arrive together; none: a tick."""
+    """Records of the streams as (position, event time), and changes at their positions and those of the silence before them.
+
+    The silence has a position a millisecond from ``first`` on. Without records and silence the batch is a tick; ``end`` is behind all.
+    """
 
     now: int
-    advance: int
+    first: int
+    silence: int
+    records: tuple[tuple[int, int], ...]
     changes: tuple[Change, ...]
+    end: int
 
 
 class Limits(NamedTuple):
@@ -152,18 +159,25 @@ def table_frame(changes: Sequence[Change]) -> pl.DataFrame:
             "_op": int(c.value is None),
             "_key_hash": 0,
             "_offset": c.position + 1,
+            "_rank": (b"\1" + c.further.to_bytes(4, "big") if c.further else b"") + b"\0" + place.to_bytes(2, "big") + b"\0",
             "key": c.key,
             "value": c.value,
         }
-        for c in changes
+        for place, c in enumerate(changes)
     ]
     return pl.DataFrame(rows, schema={**SERVICE_COLUMNS, **TABLE.polars()})
+
+
+def record_frame(records: Sequence[tuple[int, int]]) -> pl.DataFrame:
+    """The records that move time."""
+    rows = [(position, ts, 0, 0, position, None) for position, ts in records]
+    return pl.DataFrame(rows, schema=SERVICE_COLUMNS, orient="row")
 
 
 @dataclass
 class _Entry:
     since: int
-    place: int
+    arrival: int
     change: Change
     was_row: bool = False
 
@@ -173,47 +187,69 @@ class _Entry:
 
 
 class Suppression:
-    """S1 and S2, change after change. ``is_wall_clock`` chooses; ``failed_at`` is the position that did not fit."""
+    """S1 and S2, place after place. ``is_wall_clock`` chooses; ``failed_at`` is the position that did not fit."""
 
     def __init__(self, limit: int, bounds: Limits, *, is_wall_clock: bool, is_event_driven: bool = False) -> None:
         self.limit, self.bounds = limit, bounds
         self.is_wall_clock, self.is_event_driven = is_wall_clock, is_event_driven
-        self.clock: int | None = None
+        self.time: int | None = None
         self.entries: dict[str, _Entry] = {}
         self.shown: set[str] = set()
-        self.places = 0
-        self.outputs: list[tuple[int, int, Any]] = []
+        self.arrivals = 0
+        self.outputs: list[tuple[int, Any]] = []
         self.failed_at: int | None = None
         self.evicted = 0
 
-    def take(self, batch: Batch, position: int) -> None:
-        """Handle a batch; ``position`` is the one behind it."""
-        changes = [change for change in batch.changes if change.key is not None]
-        if self.is_wall_clock and (changes or not self.is_event_driven):
-            self._release(batch.now, *((changes[0].position, changes[0].position + 1) if changes else (position, -1)))
-        for change in changes:
-            if self.failed_at is None:
-                self._change(change, batch.now)
-        if not self.is_wall_clock and batch.advance and self.clock is not None and self.failed_at is None:
-            self.clock += batch.advance
-            self._release(self.clock - self.limit, position, -1)
+    def take(self, batch: Batch) -> None:
+        """Handle a batch."""
+        silence = [] if self.time is None else [(batch.first + ms, self.time + ms + 1) for ms in range(batch.silence)]
+        records = [*silence, *batch.records]
+        if self.is_wall_clock and (records or not self.is_event_driven):
+            self._release(batch.now, records[0][0] if records else batch.end)
+        for position, time in records:
+            own = [change for change in batch.changes if change.position == position and change.key is not None]
+            handled = len(self.outputs)
+            for further in sorted({0, *(change.further for change in own)}):
+                self._place([change for change in own if change.further == further], batch.now, position, time)
+                if self.failed_at is not None:
+                    self.outputs = self.outputs[:handled]
+                    return
 
-    def _change(self, change: Change, now: int) -> None:
-        assert change.key is not None
-        self.clock = max(change.ts, change.ts if self.clock is None else self.clock)
-        since = now + self.limit if self.is_wall_clock else change.ts
-        entry = self.entries.setdefault(change.key, _Entry(since, self.places, change))
+    def _place(self, changes: Sequence[Change], now: int, position: int, time: int) -> None:
+        """T1b: what stands there is judged by the time before; then time rises; then what is due is emitted."""
+        risen = max(time, time if self.time is None else self.time)
+        for change in changes[:-1]:
+            self._take(change, changes, now, risen)
+            self._make_room(position)
+        if changes:
+            self._take(changes[-1], changes, now, risen)
+        self.time = risen
+        if not self.is_wall_clock and self.limit:
+            self._release(self.time - self.limit, position)
+        if changes:
+            self._make_room(position)
+
+    def _take(self, change: Change, together: Sequence[Change], now: int, risen: int) -> None:
+        key = change.key
+        assert key is not None
+        if self.failed_at is not None:
+            return
+        least = min(other.ts for other in together if other.key == key)
+        since = now + self.limit if self.is_wall_clock else min(least, risen)
+        entry = self.entries.setdefault(key, _Entry(since, self.arrivals, change))
         entry.change, entry.was_row = change, entry.was_row or change.value is not None
-        self.places += 1
-        self._release(now if self.is_wall_clock else self.clock - self.limit, change.position, change.position + 1)
-        while self._is_over():
+        self.arrivals += 1
+        if not self.limit:
+            self._emit(key, change.position)
+
+    def _make_room(self, position: int) -> None:
+        while self.failed_at is None and self._is_over():
             if self.bounds.is_stop:
-                self.failed_at = change.position
-                self.outputs = [output for output in self.outputs if self.is_wall_clock or output[0] < change.position]
+                self.failed_at = position
                 return
             oldest = min(self.entries, key=self._order)
             self.evicted += not self._is_void(oldest)
-            self._emit(oldest, change.position, change.position + 1)
+            self._emit(oldest, position)
 
     def held(self) -> tuple[int, int]:
         """Rows and bytes: what came and went while it was held takes no room (S5)."""
@@ -230,15 +266,15 @@ class Suppression:
         return over_rows or (self.bounds.bytes is not None and size > self.bounds.bytes)
 
     def _order(self, key: str) -> tuple[int, int]:
-        return self.entries[key].since, self.entries[key].place
+        return self.entries[key].since, self.entries[key].arrival
 
-    def _release(self, until: int, position: int, offset: int) -> None:
+    def _release(self, until: int, position: int) -> None:
         for key in sorted((key for key, entry in self.entries.items() if entry.since <= until), key=self._order):
-            self._emit(key, position, offset)
+            self._emit(key, position)
 
-    def _emit(self, key: str, position: int, offset: int) -> None:
+    def _emit(self, key: str, position: int) -> None:
         change = self.entries.pop(key).change
         if change.value is None and key not in self.shown:
             return
         self.shown = self.shown - {key} if change.value is None else self.shown | {key}
-        self.outputs.append((position, offset, (change.ts, int(change.value is None), key, change.value)))
+        self.outputs.append((position, (change.ts, int(change.value is None), key, change.value)))

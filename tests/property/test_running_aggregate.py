@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.frames.frames import SERVICE_COLUMNS
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.operators.aggregation.running_aggregate import RunningAggregator
 from engine.operators.operators import BatchTime
@@ -20,6 +20,7 @@ from tests.examples import examples
 from tests.property import aggregate_model as model
 from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
+from tests.property.task_shares import merged, rows_of, shares
 
 Outputs = tuple[list[dict[str, Any]], dict[tuple[str, str], int]]
 
@@ -41,10 +42,9 @@ def run(
     operator = RunningAggregator(spec, model.SCHEMA, None, store)
     emitted: list[dict[str, Any]] = []
     counters: dict[tuple[str, str], int] = {}
-    edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
-    for start, end in itertools.pairwise(edges):
+    for start, end in model.slices(rows, cuts):
         output = operator.process(model.frame(rows[start:end], start), {}, BatchTime())
-        assert output.frame.columns == ["_pos", "_ts", "_op", "_key_hash", "_offset", *operator.schema.names]
+        assert output.frame.columns == [*SERVICE_COLUMNS, *operator.schema.names]
         emitted += output.frame.to_dicts()
         for name, count in output.counters.items():
             counters[name] = counters.get(name, 0) + count
@@ -94,10 +94,34 @@ def test_a_group_that_stops_matching_having_is_deleted_once(
 def test_folded_changes_are_the_last_ones_of_every_change(rows: list[model.Row], cuts: list[int], having: str | None) -> None:
     full = RunningAggregator(spec(model.ALL, having), model.SCHEMA, None, MemorySegmentStore())
     folding = RunningAggregator(replace(spec(model.ALL, having), is_folded=True), model.SCHEMA, None, MemorySegmentStore())
-    edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
-    for start, end in itertools.pairwise(edges):
+    for start, end in model.slices(rows, cuts):
         batch = model.frame(rows[start:end], start)
         assert_folds_to(folding.process(batch, {}, BatchTime()).frame, full.process(batch, {}, BatchTime()).frame, ["group"])
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(rows=model.ROWS, cuts=model.CUTS, having=st.sampled_from([None, "rows <= 2"]))
+def test_groups_that_are_shared_out_to_tasks_give_the_same(rows: list[model.Row], cuts: list[int], having: str | None) -> None:
+    found = []
+    for tasks in (1, 2, 3):
+        operators = [RunningAggregator(spec(model.ALL, having), model.SCHEMA, None, MemorySegmentStore()) for _ in range(tasks)]
+        found.append(
+            rows_of(
+                [
+                    merged(
+                        [
+                            operator.process(share, {}, BatchTime()).frame
+                            for operator, share in zip(
+                                operators, shares(model.frame(rows[a:b], a), ["s.group"], tasks), strict=True
+                            )
+                        ]
+                    )
+                    for a, b in model.slices(rows, cuts)
+                ]
+            )
+        )
+    assert repr(found[1]) == repr(found[0])
+    assert repr(found[2]) == repr(found[0])
 
 
 def test_a_list_that_grows_in_one_batch_is_written_once_when_folded() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -22,10 +23,12 @@ from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.suppression import SuppressBuffer, TimeLimitSuppression, WallClockSuppression, WindowClosing
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation, WindowedAggregation
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import RunningTimes
 from tests.examples import examples
 from tests.property import window_model
 from tests.property.hashings import hashings
-from tests.property.suppress_model import TABLE, Batch, Change, Limits, Suppression, table_frame
+from tests.property.suppress_model import TABLE, Batch, Change, Limits, Suppression, record_frame, table_frame
+from tests.property.task_shares import in_place_order, merged, rows_of, shares
 
 UNBOUNDED = Limits(None, None, is_stop=False)
 EARLY = st.builds(
@@ -43,53 +46,69 @@ VALUES = st.sampled_from(["v", "w", "longer", "ß", None, None])
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[Batch]:
-    """Batches in time; a position may be shared inside one."""
+    """Batches of records that move time, and of changes at the places of some; a place may have several."""
     made: list[Batch] = []
-    now, place = 100, 0
+    now, position, is_begun = 100, 0, False
     for _ in range(draw(st.integers(1, 8))):
         now += draw(st.sampled_from([0, 1, 3, 10]))
-        changes: list[Change] = []
-        for ts, key, value, step in draw(
-            st.lists(st.tuples(st.integers(0, 40), KEYS, VALUES, st.sampled_from([0, 1, 1, 1])), max_size=12)
-        ):
-            place += step or not changes
-            changes.append(Change(10 * place, ts, key, value))
-        made.append(Batch(now, draw(st.sampled_from([0, 0, 0, 2, 20])), tuple(changes)))
-        place += 1
+        silence = draw(st.sampled_from([0, 0, 0, 2, 20])) if is_begun else 0
+        first, places = position, [*range(position, position + silence)]
+        records = []
+        position += silence
+        for ts in draw(st.lists(st.integers(0, 40), max_size=12)):
+            position += draw(st.sampled_from([0, 3]))
+            records.append((position, ts))
+            position += 1
+        is_begun = is_begun or bool(records)
+        places += [place for place, _ in records]
+        drawn = st.tuples(st.sampled_from(places), st.sampled_from([0, 0, 0, 1, 2]), st.integers(0, 40), KEYS, VALUES)
+        changes = draw(st.lists(drawn, max_size=12)) if places else []
+        changes.sort(key=lambda each: each[:2])
+        in_order = tuple(Change(place, ts, key, value, further) for place, further, ts, key, value in changes)
+        made.append(Batch(now, first, silence, tuple(records), in_order, position))
     return made
 
 
 def expected(model: Suppression, made: Sequence[Batch]) -> Suppression:
     for batch in made:
         if model.failed_at is None:
-            model.take(batch, _behind(batch))
+            model.take(batch)
     return model
 
 
-def _behind(batch: Batch) -> int:
-    return batch.changes[-1].position + 5 if batch.changes else 0
-
-
 def parts(made: Sequence[Batch], cuts: set[int]) -> list[Batch]:
-    """The batches cut further, never inside a position; only a batch's last part has its advance."""
+    """The batches cut further, never inside a position; only a batch's first part has its silence."""
     cut: list[Batch] = []
     number = 0
     for batch in made:
-        start = 0
-        for end in range(1, len(batch.changes)):
+        rest = batch
+        for start, _ in batch.records[1:]:
             number += 1
-            if number in cuts and batch.changes[end].position != batch.changes[end - 1].position:
-                cut.append(Batch(batch.now, 0, batch.changes[start:end]))
-                start = end
-        cut.append(batch._replace(changes=batch.changes[start:]))
+            if number in cuts:
+                before, behind = (
+                    (
+                        tuple(each for each in rest.records if (each[0] < start) == is_before),
+                        tuple(each for each in rest.changes if (each.position < start) == is_before),
+                    )
+                    for is_before in (True, False)
+                )
+                cut.append(Batch(batch.now, rest.first, rest.silence, *before, start))
+                rest = Batch(batch.now, start, 0, *behind, batch.end)
+        cut.append(rest)
     return cut
+
+
+def at(times: RunningTimes, batch: Batch) -> BatchTime:
+    return times.at(
+        [record_frame(batch.records)], now_ms=batch.now, position=batch.end, silence_ms=batch.silence, first=batch.first
+    )
 
 
 def run(
     spec: TimeLimitSuppression | WallClockSuppression, made: Sequence[Batch], hashing: KeyHash = UNSEEDED, *, restarts: bool
-) -> tuple[list[tuple[int, int, Any]], int | None, int]:
+) -> tuple[list[tuple[int, Any]], int | None, int]:
     """What the operator emits, where it fails, and how many entries left only because the buffer was full."""
-    store = MemorySegmentStore(hashing)
+    store, times = MemorySegmentStore(hashing), RunningTimes()
     evicted = 0
     state: dict[str, Any] | None = None
     operator: TimeLimitSuppressor | WallClockSuppressor | None = None
@@ -97,11 +116,11 @@ def run(
     for batch in made:
         if operator is None or restarts:
             operator = build(spec, state, store)
-        result = operator.process(table_frame(batch.changes), {}, BatchTime(batch.now, _behind(batch), batch.advance))
+        result = operator.process(table_frame(batch.changes), {}, at(times, batch))
         evicted += result.counters.get(("s", "emitted_early"), 0)
-        outputs += [
-            (row[0], row[1], row[2:]) for row in result.frame.select("_pos", "_offset", "_ts", "_op", "key", "value").rows()
-        ]
+        assert in_place_order(result.frame)
+        assert set(result.frame["_offset"]) <= {-1}
+        outputs += [(row[0], row[1:]) for row in result.frame.select("_pos", "_ts", "_op", "key", "value").rows()]
         if result.failure is not None:
             assert result.failure.code == "suppress_buffer_full"
             return outputs, result.failure.position, evicted  # type: ignore[attr-defined]
@@ -182,9 +201,49 @@ def test_a_wall_clock_limit_equals_the_change_by_change_model(
 
 
 @settings(max_examples=examples(60), deadline=None)
+@given(made=batches(), limit=st.sampled_from([1, 4, 15]), limits=STOP, cuts=CUTS)
+def test_a_query_goes_on_with_a_higher_bound_as_if_it_had_never_stopped(
+    made: list[Batch], limit: int, limits: Limits, cuts: set[int]
+) -> None:
+    model = expected(Suppression(limit, UNBOUNDED, is_wall_clock=False), made)
+    store, times, outputs = MemorySegmentStore(), RunningTimes(), []
+    operator = build(by_event_time(limit, limits), None, store)
+    for batch in parts(made, cuts):
+        result = operator.process(table_frame(batch.changes), {}, at(times, batch))
+        outputs += result.frame.select("_ts", "_op", "key", "value").rows()
+        if result.failure is not None:
+            state = json.loads(json.dumps(operator.snapshot()))
+            operator = build(by_event_time(limit, Limits(10**6, None, is_stop=True)), state, store)
+            assert operator.wakes_at_ms == 0
+            tick = Batch(batch.now, batch.end, 0, (), (), batch.end)
+            outputs += operator.process(table_frame([]), {}, at(times, tick)).frame.select("_ts", "_op", "key", "value").rows()
+    assert outputs == [row for _, row in model.outputs]
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(made=batches(), limit=LIMITS_MS, is_wall_clock=st.booleans(), restarts=st.booleans())
+def test_keys_that_are_shared_out_to_tasks_give_the_same(
+    made: list[Batch], limit: int, is_wall_clock: bool, restarts: bool
+) -> None:
+    spec = by_wall_clock(limit, UNBOUNDED) if is_wall_clock else by_event_time(limit, UNBOUNDED)
+    found = []
+    for tasks in (1, 2, 3):
+        stores, times, outputs = [MemorySegmentStore() for _ in range(tasks)], RunningTimes(), []
+        operators = [build(spec, None, store) for store in stores]
+        for batch in made:
+            moment, shared = at(times, batch), shares(table_frame(batch.changes), ["key"], tasks)
+            emitted = [operator.process(share, {}, moment).frame for operator, share in zip(operators, shared, strict=True)]
+            outputs.append(merged(emitted))
+            if restarts:
+                operators = [build(spec, each.snapshot(), store) for each, store in zip(operators, stores, strict=True)]
+        found.append(rows_of(outputs))
+    assert found[1] == found[0]
+    assert found[2] == found[0]
+
+
+@settings(max_examples=examples(60), deadline=None)
 @given(made=batches(), limit=LIMITS_MS, cuts=CUTS)
 def test_cuts_inside_one_wall_clock_time_change_nothing(made: list[Batch], limit: int, cuts: set[int]) -> None:
-    made = [batch._replace(changes=tuple(change for change in batch.changes if change.key is not None)) for batch in made]
     spec = by_wall_clock(limit, UNBOUNDED)
     assert run(spec, parts(made, cuts), restarts=True) == run(spec, made, restarts=False)
 
@@ -193,9 +252,9 @@ def test_cuts_inside_one_wall_clock_time_change_nothing(made: list[Batch], limit
 @given(made=batches(), limit=st.sampled_from([1, 4, 15]))
 def test_a_key_is_emitted_at_most_once_per_limit_of_wall_clock(made: list[Batch], limit: int) -> None:
     last: dict[str, int] = {}
-    operator = build(by_wall_clock(limit, UNBOUNDED), None, MemorySegmentStore())
+    operator, times = build(by_wall_clock(limit, UNBOUNDED), None, MemorySegmentStore()), RunningTimes()
     for batch in made:
-        emitted = operator.process(table_frame(batch.changes), {}, BatchTime(batch.now, _behind(batch))).frame["key"].to_list()
+        emitted = operator.process(table_frame(batch.changes), {}, at(times, batch)).frame["key"].to_list()
         assert len(set(emitted)) == len(emitted)
         assert all(batch.now - last[key] >= limit for key in emitted if key in last)
         last.update(dict.fromkeys(emitted, batch.now))
@@ -207,13 +266,13 @@ def test_what_came_and_went_while_it_was_held_takes_no_room(
     made: list[Batch], limit: int, limits: Limits, is_wall_clock: bool
 ) -> None:
     """S5: after every batch the buffer holds as many rows and bytes as the model does."""
-    store, state = MemorySegmentStore(), None
+    store, times, state = MemorySegmentStore(), RunningTimes(), None
     model = Suppression(limit, limits, is_wall_clock=is_wall_clock)
     spec = by_wall_clock(limit, limits) if is_wall_clock else by_event_time(limit, limits)
     for batch in made:
-        model.take(batch, _behind(batch))
+        model.take(batch)
         operator = build(spec, state, store)
-        operator.process(table_frame(batch.changes), {}, BatchTime(batch.now, _behind(batch), batch.advance))
+        operator.process(table_frame(batch.changes), {}, at(times, batch))
         assert (operator.buffered_rows, operator.buffered_bytes) == model.held()
         state = json.loads(json.dumps(operator.snapshot()))
 
@@ -242,7 +301,6 @@ def test_a_tick_releases_what_is_due_and_says_when_it_wants_the_next_one() -> No
     tick = operator.process(table_frame([]), {}, BatchTime(110, 77)).frame
     assert tick.select("_pos", "_ts", "key", "value").rows() == [(77, 6, "a", "w")]
     assert operator.wakes_at_ms == 114
-    assert operator.process(table_frame([]), {}, BatchTime(90)).frame.is_empty()  # a clock that went back is the last one
     assert operator.process(table_frame([]), {}, BatchTime(114)).frame["key"].to_list() == ["b"]
     assert operator.wakes_at_ms is None
 
@@ -252,16 +310,49 @@ def test_an_event_driven_limit_ignores_ticks() -> None:
     operator.process(table_frame([Change(0, 5, "a", "v")]), {}, BatchTime(100))
     assert operator.process(table_frame([]), {}, BatchTime(500)).frame.is_empty()
     assert operator.wakes_at_ms is None
-    assert operator.process(table_frame([Change(1, 5, "b", "v")]), {}, BatchTime(500)).frame["key"].to_list() == ["a"]
+    of_others = RunningTimes().at([record_frame([(4, 5)])], now_ms=500, position=5)
+    assert operator.process(table_frame([]), {}, of_others).frame.select("_pos", "key").rows() == [(4, "a")]
 
 
-def test_an_idle_task_releases_by_the_advance_of_its_time() -> None:
-    operator = TimeLimitSuppressor(by_event_time(10, UNBOUNDED), TABLE, None, MemorySegmentStore())
-    operator.process(table_frame([Change(0, 5, "a", "v"), Change(1, 8, "b", "v")]), {}, BatchTime())
-    assert (operator.due_in_ms, operator.clocks) == (7, {"s": 8})
-    idle = operator.process(table_frame([]), {}, BatchTime(position=9, advance_ms=7)).frame
-    assert idle.select("_pos", "key").rows() == [(9, "a")]
-    assert (operator.due_in_ms, operator.buffered_rows, operator.clocks) == (3, 1, {"s": 15})
+def test_silence_releases_at_the_millisecond_that_is_due() -> None:
+    operator, times = TimeLimitSuppressor(by_event_time(10, UNBOUNDED), TABLE, None, MemorySegmentStore()), RunningTimes()
+    changes = table_frame([Change(0, 5, "a", "v"), Change(1, 8, "b", "v")])
+    operator.process(changes, {}, times.at([record_frame([(0, 5), (1, 8)])], position=2))
+    assert operator.due_ms == 15
+    idle = operator.process(table_frame([]), {}, times.at([], position=20, silence_ms=9, first=2)).frame
+    assert idle.select("_pos", "key").rows() == [(8, "a")]
+    assert (operator.due_ms, operator.buffered_rows) == (18, 1)
+
+
+def test_the_buffer_time_is_the_least_of_the_first_place_and_not_ahead_of_time() -> None:
+    """S1: 68 comes first, but 64 of the same place decides when both leave; what is ahead of time does not wait for it."""
+    operator, times = TimeLimitSuppressor(by_event_time(4, UNBOUNDED), TABLE, None, MemorySegmentStore()), RunningTimes()
+    changes = [Change(0, 68, "a", "v"), Change(0, 64, "a", "w"), Change(1, 99, "b", "x"), Change(2, 60, "a", "y")]
+    records = record_frame([(0, 66), (1, 67), (2, 67), (3, 68), (4, 70), (5, 71)])
+    result = operator.process(table_frame(changes), {}, times.at([records], position=6))
+    assert result.frame.select("_pos", "key", "value").rows() == [(3, "a", "y"), (5, "b", "x")]
+
+
+def test_a_shorter_limit_lets_go_at_the_next_place_or_at_once_on_request() -> None:
+    for is_release, placed in ((False, (3, "a", "w")), (True, (7, "a", "v"))):
+        store, times = MemorySegmentStore(), RunningTimes()
+        operator = build(by_event_time(1000, UNBOUNDED), None, store)
+        operator.process(table_frame([Change(0, 5, "a", "v")]), {}, times.at([record_frame([(0, 50)])], position=1))
+        operator = build(by_event_time(10, UNBOUNDED), operator.snapshot(), store)
+        tick = operator.process(table_frame([]), {}, times.at([], position=7, is_release=is_release)).frame
+        behind = operator.process(
+            table_frame([Change(3, 50, "a", "w")]), {}, times.at([record_frame([(3, 50)])], position=8)
+        ).frame
+        assert pl.concat([tick, behind]).select("_pos", "key", "value").rows() == [placed]
+
+
+def test_a_bounded_buffer_lets_go_what_is_due_at_a_place_before_it_looks_at_its_room() -> None:
+    for limits in (Limits(1, None, is_stop=True), Limits(1, None, is_stop=False)):
+        operator = build(by_event_time(10, limits), None, MemorySegmentStore())
+        changes = table_frame([Change(0, 5, "a", "v"), Change(1, 15, "b", "w")])
+        result = operator.process(changes, {}, RunningTimes().at([record_frame([(0, 5), (1, 15)])], position=2))
+        assert result.frame.select("_pos", "key").rows() == [(1, "a")]
+        assert (result.counters, result.failure) == ({}, None)
 
 
 @pytest.mark.parametrize(
@@ -277,11 +368,14 @@ def test_a_full_buffer_says_what_to_raise(limits: Limits, word: str) -> None:
 
 
 def test_a_change_that_the_buffer_held_stays_held_after_its_state_grew() -> None:
-    operator = TimeLimitSuppressor(by_event_time(10**6, UNBOUNDED), TABLE, None, MemorySegmentStore())
+    operator, times = TimeLimitSuppressor(by_event_time(10**6, UNBOUNDED), TABLE, None, MemorySegmentStore()), RunningTimes()
     rows = [Change(i, i, f"k{i % 700}", str(i)) for i in range(5000)]
     for start in range(0, len(rows), 250):
-        assert operator.process(table_frame(rows[start : start + 250]), {}, BatchTime()).frame.is_empty()
-    released = operator.process(table_frame([Change(6000, 10**6 + 699, "z", "z")]), {}, BatchTime()).frame
+        batch = rows[start : start + 250]
+        moment = times.at([record_frame([each[:2] for each in batch])])
+        assert operator.process(table_frame(batch), {}, moment).frame.is_empty()
+    last = times.at([record_frame([(6000, 10**6 + 699)])])
+    released = operator.process(table_frame([Change(6000, 10**6 + 699, "z", "z")]), {}, last).frame
     assert released["key"].to_list() == [f"k{i}" for i in range(700)]
     assert released["value"].to_list() == [str(i) for i in (*range(4900, 5000), *range(4300, 4900))]
     assert pl.Series([6000]).equals(released["_pos"].unique())
@@ -323,13 +417,15 @@ def held_back(
     aggregation: WindowedAggregation, spec: TimeLimitSuppression | WallClockSuppression, made: Sequence[Sequence[int]]
 ) -> tuple[list[Any], list[int]]:
     """Aggregate records of these times, batch after batch, and suppress; what comes out, and the rows kept after each batch."""
-    store, source, state = MemorySegmentStore(), aggregator(aggregation), None
+    store, source, state, clock = MemorySegmentStore(), aggregator(aggregation), None, RunningTimes()
     outputs: list[Any] = []
     kept = []
     for number, times in enumerate(made):
         rows = [window_model.Row(ts, "ab"[ts % 2], 1, None, None) for ts in times]
-        moment = BatchTime(10 * number, 1000 * number + 999)
-        changes = source.process(window_model.frame(rows, 100 * number), {}, moment).frame
+        records = window_model.frame(rows, 100 * number)
+        moment = clock.at([records], now_ms=10 * number, position=1000 * number + 999)
+        changes = source.process(records, {}, moment).frame
+        moment = replace(moment, clock=moment.clock.behind(*aggregation.waits))
         operator = build(spec, state, store, source.schema)
         outputs += operator.process(changes, {}, moment).frame.rows()
         state = json.loads(json.dumps(operator.snapshot()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -10,15 +9,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.frames.frames import SERVICE_COLUMNS
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.operators.aggregation.table_aggregate import TableAggregator, TableRegrouper
 from engine.operators.operators import BatchTime, Operator
 from engine.plan.operators.aggregation import TableAggregation, TableRegrouping
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import RunningTimes
 from tests.examples import examples
 from tests.property import aggregate_model as model
 from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
+from tests.property.task_shares import in_place_order, merged, rows_of, shares
 
 COLUMNS = (*model.UNDOABLE, *model.IN_ORDER)
 RETENTIONS = st.sampled_from([None, 0, 3, 10, 100])
@@ -49,12 +51,14 @@ def run(
     emitted: list[dict[str, Any]] = []
     late: list[dict[str, Any]] = []
     counters: dict[str, int] = {}
-    edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
-    for start, end in itertools.pairwise(edges):
-        messages = regrouper.process(model.frame(rows[start:end], start), {}, BatchTime())
+    times = RunningTimes()
+    for start, end in model.slices(rows, cuts):
+        batch = model.put_frame(rows[start:end], start)
+        messages = regrouper.process(batch, {}, times.at([batch], is_table=True))
         output = aggregator.process(messages.frame, {}, BatchTime())
-        assert messages.frame.columns == ["_pos", "_ts", "_op", "_key_hash", "_offset", *regrouper.schema.names]
-        assert output.frame.columns == ["_pos", "_ts", "_op", "_key_hash", "_offset", *aggregator.schema.names]
+        assert messages.frame.columns == [*SERVICE_COLUMNS, *regrouper.schema.names]
+        assert output.frame.columns == [*SERVICE_COLUMNS, *aggregator.schema.names]
+        assert in_place_order(messages.frame)
         emitted += output.frame.to_dicts()
         late += messages.late.to_dicts()
         for (_, reason), count in (*messages.counters.items(), *output.counters.items()):
@@ -110,9 +114,32 @@ def test_folded_changes_are_the_last_ones_of_every_change(
     regrouper, full = build(retention_ms, having, {}, store)
     spec = TableAggregation("t", (("group", "s.group"),), COLUMNS, having, is_folded=True)
     folding = TableAggregator(spec, regrouper.schema, None, store)
-    edges = [0, *sorted(cut for cut in cuts if cut < len(rows)), len(rows)]
-    for start, end in itertools.pairwise(edges):
-        messages = regrouper.process(model.frame(rows[start:end], start), {}, BatchTime()).frame
+    times = RunningTimes()
+    for start, end in model.slices(rows, cuts):
+        batch = model.put_frame(rows[start:end], start)
+        messages = regrouper.process(batch, {}, times.at([batch], is_table=True)).frame
         assert_folds_to(
             folding.process(messages, {}, BatchTime()).frame, full.process(messages, {}, BatchTime()).frame, ["group"]
         )
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(rows=model.ROWS, retention_ms=RETENTIONS, cuts=model.CUTS, having=st.sampled_from([None, "rows <= 2"]))
+def test_keys_and_groups_that_are_shared_out_to_tasks_give_the_same(
+    rows: list[model.Row], retention_ms: int | None, cuts: list[int], having: str | None
+) -> None:
+    found = []
+    for tasks in (1, 2, 3):
+        pairs = [build(retention_ms, having, {}, MemorySegmentStore()) for _ in range(tasks)]
+        times, outputs, late = RunningTimes(), [], []
+        for start, end in model.slices(rows, cuts):
+            batch = model.put_frame(rows[start:end], start)
+            moment = times.at([batch], is_table=True)
+            shared = zip(pairs, shares(batch, ["s.key"], tasks), strict=True)
+            results = [regrouper.process(share, {}, moment) for (regrouper, _), share in shared]
+            late += [row for result in results for row in result.late.rows()]
+            shared = zip(pairs, shares(merged([result.frame for result in results]), ["s.group"], tasks), strict=True)
+            outputs.append(merged([aggregator.process(share, {}, moment).frame for (_, aggregator), share in shared]))
+        found.append((repr(rows_of(outputs)), sorted(late)))
+    assert found[1] == found[0]
+    assert found[2] == found[0]

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import Schema
-from engine.frames.frames import OFFSET, POS, TS, Counters, empty_frame, frame_of, only, values_taken, with_series
+from engine.frames.frames import OFFSET, POS, RANK, Counters, empty_frame, frame_of, only, values_taken, with_series
 from engine.operators.aggregation.aggregate import Aggregates
 from engine.operators.aggregation.group_results import Grouping, GroupResults
 from engine.operators.aggregation.last_changes import MESSAGE
@@ -46,17 +46,11 @@ class RunningAggregator(Operator):
         self._results = GroupResults(spec, self._grouping, self._aggregates, state.get("groups"), store)
         self.schema = self._results.schema
         self._nothing = empty_frame(self.schema)
-        self._stream_time: int | None = state.get("stream_time")
         self._next: int = state.get("next", 0)
-
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        """T1; nothing is decided by it."""
-        return {self._operator: self._stream_time}
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"stream_time": self._stream_time, "next": self._next, "groups": self._results.snapshot()}
+        return {"next": self._next, "groups": self._results.snapshot()}
 
     def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: BatchTime) -> OperatorOutput:
         """Handle the next records in processing order.
@@ -75,10 +69,8 @@ class RunningAggregator(Operator):
         numbers = np.arange(records.height)
         lifted = frame_of([pl.Series(MESSAGE, numbers), *self._results.lift(records, hashes, numbers + self._next)])
         self._next += records.height
-        latest = int(records[TS].to_numpy().max())
-        self._stream_time = latest if self._stream_time is None else max(self._stream_time, latest)
         shown = self._results.fold(lifted, counters)
-        causes = [records.get_column(name) for name in (POS, OFFSET)]
+        causes = [records.get_column(name) for name in (POS, RANK, OFFSET)]
         if shown.height < records.height:
             rows = shown.get_column(MESSAGE).to_numpy()
             causes = [values_taken(column, rows) for column in causes]

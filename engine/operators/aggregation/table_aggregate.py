@@ -14,11 +14,12 @@ import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import Schema
-from engine.frames.clocks import BEFORE_ALL_TIME, I64, Bools, clock_value, running_clock
+from engine.frames.clocks import BEFORE_ALL_TIME, I64, Bools
 from engine.frames.frames import (
     OFFSET,
     OP,
     POS,
+    RANK,
     TS,
     Counters,
     add_counter,
@@ -30,6 +31,7 @@ from engine.frames.frames import (
     with_series,
     without,
 )
+from engine.frames.places import apart
 from engine.operators.aggregation.aggregate import Aggregates
 from engine.operators.aggregation.group_results import Grouping, GroupResults, with_one_zero
 from engine.operators.aggregation.group_store import HASH, GroupStore
@@ -49,6 +51,9 @@ from engine.state.sorted.running import Groups, grouped
 from engine.state.sorted.sorted_search import distinct
 
 __all__ = ["TableAggregator", "TableRegrouper", "regrouped_schema"]
+
+_OF_PLACE: Final = (POS, RANK, OFFSET)
+"""What a message has of the record that caused it."""
 
 SEQ: Final = "_seq"
 """Number of a put by arrival: unlike positions, never shared."""
@@ -75,40 +80,37 @@ class TableRegrouper(Operator):
         self._nothing = empty_frame(self.schema)
         self._payload = list(dict.fromkeys((*spec.key, *spec.group, *spec.columns)))
         self._doubles = [name for name in dict.fromkeys((*spec.key, *spec.group)) if schema[name].kind == "double"]
-        self._table_time: int | None = state.get("table_time")
+        self._table_time = BEFORE_ALL_TIME
         self._next: int = state.get("next", 0)
         self._hashing = store.hashing
         self._rows = GroupStore(store, self._newest, state.get("rows"))
 
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        """T: the greatest event time put."""
-        return {self._spec.name: self._table_time}
-
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"table_time": self._table_time, "next": self._next, "rows": self._rows.snapshot()}
+        return {"next": self._next, "rows": self._rows.snapshot()}
 
-    def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: BatchTime) -> OperatorOutput:
+    def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
         """Handle the next changes in processing order.
 
         Returns:
-            Messages: of a row that stays in its group one, of one that moves the old group's, then the new one's. Counters:
+            Messages: of a row that stays in its group one, of one that moves the old group's, then the new one's, each with a place of its
+            own (T1b). Counters:
             ``null_key``; ``null_group`` (rows that count nowhere); ``out_of_order`` (puts before their key's latest: of a versioned
             table they change nothing); ``table_history_expired`` (V1), whose rows are late.
         """
         counters: Counters = {}
         if frame.is_empty():
             return OperatorOutput(self._nothing)
-        puts, late = self._numbered_puts(frame, counters)
+        puts, late = self._numbered_puts(frame, moment, counters)
         if puts.is_empty():
             return OperatorOutput(self._nothing, late, counters)
         rows, is_new = self._chain(puts, counters)
         messages = self._messages(rows, np.flatnonzero(is_new), counters)
-        self._rows.append(without(rows.filter(pl.Series(is_new)), POS, OFFSET))
+        self._table_time = moment.clock.end
+        self._rows.append(without(rows.filter(pl.Series(is_new)), *_OF_PLACE))
         return OperatorOutput(messages, late, counters)
 
-    def _numbered_puts(self, frame: pl.DataFrame, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _numbered_puts(self, frame: pl.DataFrame, moment: BatchTime, counters: Counters) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Number the puts, drop null keys (T6) and what V1 rejects; return the puts and the late rows."""
         name, retention_ms = self._spec.name, self._spec.history_retention_ms
         frame = with_one_zero(frame, self._doubles)
@@ -118,11 +120,8 @@ class TableRegrouper(Operator):
             frame = frame.filter(pl.col(HASH).is_not_null())
         if frame.is_empty():
             return frame, empty_late()
-        times = frame[TS].to_numpy()
-        before, after = running_clock(self._table_time, times)
-        self._table_time = int(after[-1])
-        late = empty_late()
-        if retention_ms is not None and (is_expired := times < before - retention_ms).any():
+        before, late = moment.before(frame), empty_late()
+        if retention_ms is not None and (is_expired := frame[TS].to_numpy() < before - retention_ms).any():
             rejected = pl.Series(is_expired)
             add_counter(counters, name, "table_history_expired", int(is_expired.sum()))
             shown = frame.drop(HASH).filter(rejected)
@@ -130,7 +129,7 @@ class TableRegrouper(Operator):
             frame = frame.filter(~rejected)
         numbers = pl.Series(SEQ, np.arange(self._next, self._next + frame.height))
         self._next += frame.height
-        return frame.with_columns(numbers)[[HASH, SEQ, TS, OP, POS, OFFSET, *self._payload]], late
+        return frame.with_columns(numbers)[[HASH, SEQ, TS, OP, *_OF_PLACE, *self._payload]], late
 
     def _chain(self, puts: pl.DataFrame, counters: Counters) -> tuple[pl.DataFrame, Bools]:
         """Return each touched key's row before the batch and the puts that replaced it, by key and arrival; and which are puts."""
@@ -178,7 +177,9 @@ class TableRegrouper(Operator):
         old = np.concatenate([replaced[both], replaced[leaves], nothing[: len(joins)]])
         new = np.concatenate([changed[both], nothing[: len(leaves)], changed[joins]])
         order = np.argsort(2 * rows[SEQ].to_numpy()[causes] + (new >= 0))  # no two messages of a change are alike in this
-        return self._assembled(rows, causes[order], old[order], new[order])
+        messages = self._assembled(rows, causes[order], old[order], new[order])
+        is_second = np.concatenate([np.zeros(len(both) + len(leaves), np.int64), has_old[joins].astype(np.int64)])
+        return apart(messages, is_second[order])
 
     def _assembled(self, rows: pl.DataFrame, causes: I64, old: I64, new: I64) -> pl.DataFrame:
         """Write messages: ``causes``, ``old`` and ``new`` are indexes of ``rows``, -1 for none."""
@@ -186,7 +187,7 @@ class TableRegrouper(Operator):
         shown = np.where(new >= 0, new, old)
         group = [values_taken(rows[column], shown) for column in spec.group]
         old_rows, new_rows = _optional(old), _optional(new)
-        service = rows.select(POS, TS, OFFSET)[causes].get_columns()
+        service = rows.select(TS, *_OF_PLACE)[causes].get_columns()
         columns = [
             *service,
             constant(0, len(causes), OP, np.int8),
@@ -204,7 +205,7 @@ class TableRegrouper(Operator):
 
         Those are all of an unversioned table, and of a versioned one those that every accepted put would replace (V4).
         """
-        rows, groups = grouped(without(rows, POS, OFFSET), HASH, self._spec.key)
+        rows, groups = grouped(without(rows, *_OF_PLACE), HASH, self._spec.key)
         ids = groups.ids
         is_kept = np.ones(len(ids), np.bool_)
         is_kept[:-1] = ids[1:] != ids[:-1]
@@ -213,7 +214,7 @@ class TableRegrouper(Operator):
             if retention_ms is None:
                 is_kept &= is_row
             else:
-                is_kept &= is_row | (rows[TS].to_numpy() >= clock_value(self._table_time) - retention_ms)
+                is_kept &= is_row | (rows[TS].to_numpy() >= self._table_time - retention_ms)
         return rows if is_kept.all() else rows.filter(pl.Series(is_kept))
 
 
@@ -240,17 +241,11 @@ class TableAggregator(Operator):
         self._results = GroupResults(spec, self._grouping, self._aggregates, state.get("groups"), store)
         self.schema = self._results.schema
         self._nothing = empty_frame(self.schema)
-        self._stream_time: int | None = state.get("stream_time")
         self._next: int = state.get("next", 0)
-
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        """T1; nothing is decided by it."""
-        return {self._operator: self._stream_time}
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"stream_time": self._stream_time, "next": self._next, "groups": self._results.snapshot()}
+        return {"next": self._next, "groups": self._results.snapshot()}
 
     def process(self, frame: pl.DataFrame, _inputs: Mapping[int, pl.DataFrame], _moment: BatchTime) -> OperatorOutput:
         """Handle the next messages in processing order; returns one row for each. Counter ``sum_overflow`` as in A3."""
@@ -260,10 +255,8 @@ class TableAggregator(Operator):
         messages, hashes = self._grouping.admit(frame, self._operator, counters)
         if messages.is_empty():
             return OperatorOutput(self._nothing, counters=counters)
-        latest = int(messages[TS].to_numpy().max())
-        self._stream_time = latest if self._stream_time is None else max(self._stream_time, latest)
         shown = self._results.fold(self._partials(messages, hashes, counters), counters)
-        causes = messages.select(POS, OFFSET)[shown[MESSAGE].to_numpy()]
+        causes = messages.select(_OF_PLACE)[shown[MESSAGE].to_numpy()]
         return OperatorOutput(with_series(shown, *causes.get_columns())[self._nothing.columns], counters=counters)
 
     def _partials(self, messages: pl.DataFrame, hashes: pl.Series, counters: Counters) -> pl.DataFrame:

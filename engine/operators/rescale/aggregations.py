@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from engine.frames.frames import KEY_HASH, POS, TS
+from engine.frames.frames import KEY_HASH, POS, RANK, TS
 from engine.operators.rescale.segments import GROUPS, INDEX, QUEUE, moved, read_all
 from engine.operators.rescale.shares import Shares, Source, greatest
-from engine.operators.suppression.suppress_store import HELD, PLACE, SHOWN, SINCE, SIZE, newest_of_each
+from engine.operators.suppression.suppress_store import ARRIVAL, HELD, SHOWN, SINCE, SIZE, newest_of_each
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation, TableRegrouping
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
 from engine.plan.operators.windows import WindowedAggregation
@@ -29,55 +28,38 @@ def groups(spec: RunningAggregation | TableAggregation, sources: Sequence[Source
     """Share an aggregation's groups."""
     parts = [source.part("groups") for source in sources]
     entries = moved(GROUPS, parts, shares, own_columns(spec, shares.key))
-    return shares.states({"groups": entries}, stream_time=greatest(sources, "stream_time"), next=greatest(sources, "next", 0))
+    return shares.states({"groups": entries}, next=greatest(sources, "next", 0))
 
 
 def regrouping(_spec: TableRegrouping, sources: Sequence[Source], shares: Shares) -> States:
     """Share the rows of an aggregated table."""
     entries = moved(GROUPS, [source.part("rows") for source in sources], shares, shares.key)
-    return shares.states({"rows": entries}, table_time=greatest(sources, "table_time"), next=greatest(sources, "next", 0))
+    return shares.states({"rows": entries}, next=greatest(sources, "next", 0))
 
 
-def time_limit(spec: TimeLimitSuppression, sources: Sequence[Source], shares: Shares) -> States:
-    """Share what is held back by event time."""
-    return shares.states(_suppressed(spec.key, sources, shares), clock=greatest(sources, "clock"))
-
-
-def wall_clock(spec: WallClockSuppression, sources: Sequence[Source], shares: Shares) -> States:
-    """Share what is held back by wall clock."""
-    return shares.states(_suppressed(spec.key, sources, shares), now_ms=greatest(sources, "now_ms", 0))
-
-
-def _suppressed(key: tuple[str, ...], sources: Sequence[Source], shares: Shares) -> dict[str, list[Any]]:
-    buffers = [source.part("buffer") for source in sources]
-    gathered = shares.gather(
-        [(source, _entries(key, source, shares)) for source in buffers if source.state.get("index")], shares.key
-    )
-    latest_ms = greatest(buffers, "latest_ms")
-    shared = [pl.concat(filled) if (filled := [part for part in parts if part.height]) else None for parts in gathered]
-    held_places = [rows.filter(HELD).get_column(PLACE).to_numpy() for rows in shared if rows is not None]
-    numbered = np.sort(np.concatenate([np.empty(0, np.int64), *held_places]))
+def suppression(spec: TimeLimitSuppression | WallClockSuppression, sources: Sequence[Source], shares: Shares) -> States:
+    """Share what is held back."""
+    buffers = [source.part("buffer") for source in sources if source.part("buffer").state.get("index")]
+    gathered = shares.gather([(source, _entries(spec.key, source)) for source in buffers], shares.key)
     states = []
-    for store, rows in zip(shares.stores, shared, strict=True):
-        state: dict[str, Any] = {"places": len(numbered) + 1, "bytes": 0, "latest_ms": latest_ms, "index": [], "queue": []}
-        if rows is not None:
-            place = pl.Series(PLACE, np.searchsorted(numbered, rows.get_column(PLACE).to_numpy()))
-            rows = rows.with_columns(pl.when(HELD).then(place).otherwise(0).alias(PLACE)).sort(KEY_HASH)
+    for store, parts in zip(shares.stores, gathered, strict=True):
+        state: dict[str, Any] = {"changes": 1, "bytes": 0, "index": [], "queue": []}
+        if filled := [part for part in parts if part.height]:
+            rows = pl.concat(filled).sort(KEY_HASH)
             held = rows.filter(HELD)
-            queue = held.select(pl.col(SINCE).alias(TS), PLACE, KEY_HASH).sort(TS, PLACE)
+            queue = held.select(pl.col(SINCE).alias(TS), ARRIVAL, KEY_HASH).sort(TS, ARRIVAL)
             sizes = held.get_column(SIZE)
             state |= {"bytes": int(sizes.sum()), "voids": int((sizes == 0).sum())}
             state["index"] = [INDEX.write(store, rows)]
             state["queue"] = [QUEUE.write(store, queue)] if queue.height else []
         states.append(state)
-    return {"buffer": states, "unhandled": _unhandled(sources, shares)}
+    return shares.states({"buffer": states, "unhandled": _unhandled(sources, shares)})
 
 
-def _entries(key: tuple[str, ...], buffer: Source, shares: Shares) -> pl.DataFrame:
-    """Return the rows of the keys that a buffer holds or has shown; places are numbers that no other task's entries have."""
+def _entries(key: tuple[str, ...], buffer: Source) -> pl.DataFrame:
+    """Return the rows of the keys that a buffer holds or has shown."""
     rows = newest_of_each(pl.concat([frame for _, frame in read_all(INDEX, [buffer.part("index")])]), key)
-    place = pl.col(PLACE) * shares.tasks_before + buffer.ordinal
-    return rows.filter(pl.col(HELD) | pl.col(SHOWN)).with_columns(place, pl.lit(0, pl.Int64).alias(POS))
+    return rows.filter(pl.col(HELD) | pl.col(SHOWN)).with_columns(pl.lit(0, pl.Int64).alias(POS))
 
 
 def _unhandled(sources: Sequence[Source], shares: Shares) -> list[dict[str, Any] | None]:
@@ -87,5 +69,7 @@ def _unhandled(sources: Sequence[Source], shares: Shares) -> list[dict[str, Any]
     found = []
     for store, parts in zip(shares.stores, gathered, strict=True):
         filled = [part for part in parts if part.height]
-        found.append({"segment": store.save(pl.concat(filled).sort(POS, maintain_order=True))} if filled else None)
+        found.append(
+            {"segment": store.save(pl.concat(filled).sort(POS, RANK, nulls_last=False, maintain_order=True))} if filled else None
+        )
     return found

@@ -27,7 +27,6 @@ from engine.state.sorted.segment_list import Segment
 from engine.state.sorted.time_queue import QueueSegment, live, queue_segment
 
 Entry = dict[str, Any]
-Prepare = Callable[[pl.DataFrame, Source], pl.DataFrame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Kind:
     write: Callable[[SegmentStore, pl.DataFrame], Entry]
 
 
-def moved(kind: Kind, sources: Sequence[Source], shares: Shares, rows: Rows, prepare: Prepare | None = None) -> list[list[Entry]]:
+def moved(kind: Kind, sources: Sequence[Source], shares: Shares, rows: Rows) -> list[list[Entry]]:
     """Give each new task its rows of a structure.
 
     Args:
@@ -51,7 +50,6 @@ def moved(kind: Kind, sources: Sequence[Source], shares: Shares, rows: Rows, pre
         sources: whose ``state`` is the list of a structure's segments.
         shares: what goes where.
         rows: see ``Rows``.
-        prepare: changes the rows of a segment before they are split.
 
     Returns:
         The segments of each new task.
@@ -61,8 +59,6 @@ def moved(kind: Kind, sources: Sequence[Source], shares: Shares, rows: Rows, pre
     for source in sources:
         for entry in source.state:
             frame = kind.read(source.store, entry)
-            if prepare is not None:
-                frame = prepare(frame, source)
             if not entry.get("is_continued"):
                 has_run = [False] * len(entries)
             for place, part in enumerate(shares.split(frame, rows, source)):

@@ -103,11 +103,6 @@ def hashed(frame: pl.DataFrame) -> pl.Series:
     return frame.get_column(KEY_HASH)
 
 
-def known(sources: Sequence[Source], name: str) -> list[Any]:
-    """Return a value of all sources that have it."""
-    return [source.state[name] for source in sources if source.state.get(name) is not None]
-
-
-def greatest(sources: Sequence[Source], name: str, default: int | None = None) -> Any:
-    """Return the greatest value of a clock or count; the default where no source has one."""
-    return max(known(sources, name), default=default)
+def greatest(sources: Sequence[Source], name: str, default: int) -> int:
+    """Return the greatest value of a count or boundary; the default where no source has one."""
+    return max((source.state[name] for source in sources if source.state.get(name) is not None), default=default)

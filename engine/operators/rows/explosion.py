@@ -13,6 +13,7 @@ from engine.expressions.types.types import Schema
 from engine.frames.clocks import I64
 from engine.frames.evaluation_errors import GapCounter
 from engine.frames.frames import OP, SERVICE_COLUMNS, Counters, add_counter, empty_frame
+from engine.frames.places import apart
 from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.plan.operators.explosion import Explosion
 
@@ -20,7 +21,7 @@ _STEP = "select"
 
 
 class Exploder(Operator):
-    """Gives the rows of each record one after the other, in the order of the elements.
+    """Gives the rows of each record one after the other, in the order of the elements, each at a place of its own (T1b).
 
     Counted under ``select`` are records without a value (``null_value``), which give no row, and what could not be computed.
     """
@@ -51,7 +52,8 @@ class Exploder(Operator):
         rows = np.repeat(np.arange(frame.height), most)
         places = np.arange(len(rows)) - np.repeat(np.cumsum(most) - most, most)
         elements = [_elements(array, own, rows, places) for array, own in zip(arrays, lengths, strict=True)]
-        return OperatorOutput(frame.select(self._carried)[rows].with_columns(elements), counters=counters)
+        made = frame.select(self._carried)[rows].with_columns(elements)
+        return OperatorOutput(apart(made, places), counters=counters)
 
 
 def _elements(array: pl.Series, lengths: I64, rows: I64, places: I64) -> pl.Series:

@@ -1,31 +1,33 @@
 """Holding a table's changes back: by event time (S1) and by wall clock (S2, KIP-424).
 
-Both are one buffer (``suppress_buffer``). They differ in what an entry's buffer time is and in what lets it go: S1 judges after
-each change by its own stream time, S2 at every batch and tick by the wall clock, which is one and the same for all changes of a
+Both are one buffer (``suppress_buffer``). They differ in what an entry's buffer time is and in what lets it go: S1 judges by
+stream time, S2 at every batch and tick by the wall clock, which is one and the same for all changes of a
 batch (T5). What a later operator subtracts is the last row it was given (STRICT 9): it remembers that itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from engine.errors import BufferFull
 from engine.expressions.types.types import Schema
-from engine.frames.clocks import running_clock
-from engine.frames.frames import KEY_HASH, OFFSET, POS, TS, Counters, add_counter, empty_frame
+from engine.frames.clocks import BEFORE_ALL_TIME, NEVER
+from engine.frames.frames import KEY_HASH, POS, RANK, TS, Counters, add_counter, empty_frame
 from engine.frames.hashing import KeyHash
+from engine.frames.places import begins_place, is_further
 from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.pending.spans import Span
 from engine.operators.suppression.suppress_buffer import SuppressionBuffer
+from engine.operators.suppression.suppress_episodes import Course
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
 from engine.state.segments.ports import SegmentStore
 
-_NO_RECORD: Final = -1
-"""Offset of a row that no record caused: time alone did (T10, ticks)."""
+_BEFORE, _UPTO = "_before", "_upto"
+"""Columns of changes: the time before their place, and with it."""
 
 
 class TimeLimitSuppressor(Operator):
@@ -33,7 +35,7 @@ class TimeLimitSuppressor(Operator):
 
     Args:
         spec: what to do. Limit and bounds may differ from those the state was made with: what is due under the new limit leaves
-            at the next change.
+            at the next place of the streams, or at once on request (J11).
         schema: payload columns; they pass unchanged.
         state: what ``snapshot`` returned, or None.
         store: where entries live.
@@ -44,15 +46,9 @@ class TimeLimitSuppressor(Operator):
         self.name = spec.name
         self.schema = schema
         self._spec = spec
-        self._clock: int | None = state.get("clock")
         self._hashing = store.hashing
         self._buffer = SuppressionBuffer(spec, schema, state.get("buffer"), store)
-        self._unhandled = _Unhandled(schema, state.get("unhandled"), store)
-
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        """Stream time: the greatest event time of the changes."""
-        return {self._spec.name: self._clock}
+        self._unhandled = _Unhandled([*empty_frame(schema).columns, _BEFORE, _UPTO], state.get("unhandled"), store)
 
     @property
     def buffered_rows(self) -> int:
@@ -80,14 +76,14 @@ class TimeLimitSuppressor(Operator):
         return 0 if self._unhandled.has_any else None
 
     @property
-    def due_in_ms(self) -> int | None:
-        """By how much stream time must rise until the oldest entry leaves."""
+    def due_ms(self) -> int | None:
+        """The time at which the oldest entry leaves."""
         oldest = self._buffer.oldest
-        return None if oldest is None or self._clock is None else max(oldest + self._spec.limit_ms - self._clock, 0)
+        return None if oldest is None else oldest + self._spec.limit_ms
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"clock": self._clock, "buffer": self._buffer.snapshot(), "unhandled": self._unhandled.snapshot()}
+        return {"buffer": self._buffer.snapshot(), "unhandled": self._unhandled.snapshot()}
 
     def process(
         self,
@@ -95,28 +91,46 @@ class TimeLimitSuppressor(Operator):
         inputs: Mapping[int, pl.DataFrame],  # noqa: ARG002 - suppression reads no table
         moment: BatchTime,
     ) -> OperatorOutput:
-        """Handle the next changes, then the advance of an idle task's time (T10) or a release on request.
+        """Handle the next changes, and what time lets go.
 
         Returns:
-            The entries that leave, by (change that lets them go, buffer time, first arrival); ``failure`` when a bounded buffer that
+            The entries that leave, by (place that lets them go, buffer time, first arrival); ``failure`` when a bounded buffer that
             must not emit early is full: what came from the failing position on is kept, and handled when the query runs again.
         """
         counters: Counters = {}
-        frame = self._unhandled.before(_admitted(frame, self._spec, self._hashing, counters))
-        times = frame[TS].to_numpy()
-        _, clock = running_clock(self._clock, times)
-        gain = self._buffer.take(frame, times, clock - self._spec.limit_ms, counters)
+        frame = _admitted(frame, self._spec, self._hashing, counters)
+        times = moment.before(frame), moment.clock.upto(frame[POS].to_numpy())
+        frame = self._unhandled.before(frame.with_columns(pl.Series(_BEFORE, times[0]), pl.Series(_UPTO, times[1])))
+        gain = self._buffer.take(frame, self._course(frame, moment), counters)
         if gain.failure is not None:
-            handled = self._unhandled.keep(frame, gain.failure)
-            self._clock = int(clock[handled - 1]) if handled else self._clock
-            return OperatorOutput(gain.frame, counters=counters, failure=gain.failure)
-        if len(clock):
-            self._clock = int(clock[-1])
-        if moment.step_ms is None or self._clock is None:
-            return OperatorOutput(gain.frame, counters=counters)
-        self._clock += moment.step_ms
-        idle = self._buffer.release(self._clock - self._spec.limit_ms, moment.position, _NO_RECORD)
-        return OperatorOutput(pl.concat([gain.frame, idle]), counters=counters)
+            self._unhandled.keep(frame, gain.failure)
+        return OperatorOutput(gain.frame, counters=counters, failure=gain.failure)
+
+    def _course(self, frame: pl.DataFrame, moment: BatchTime) -> Course:
+        """Changes of one place are judged by the time before it; then time rises, and what is due leaves (T1b)."""
+        limit_ms, changes, next_place = self._spec.limit_ms, frame.height, moment.clock.next_place
+        positions, before, upto = (frame[name].to_numpy() for name in (POS, _BEFORE, _UPTO))
+        begins = np.append(begins_place(frame), True)
+        until = np.full(2 * changes + 1, BEFORE_ALL_TIME)
+        until[0:-1:2][begins[:-1]] = before[begins[:-1]]
+        until[1::2][begins[1:]] = upto[begins[1:]]
+        if changes and positions[0] <= next_place and is_further(frame[RANK][:1]) is None:
+            until[0] = BEFORE_ALL_TIME  # no place lies before
+        if changes or next_place < NEVER or moment.is_release:
+            until[-1] = moment.clock.end
+        lasts = np.arange(changes)
+        since = np.full(changes, BEFORE_ALL_TIME)
+        if limit_ms:
+            lasts = np.flatnonzero(begins[1:])[np.cumsum(begins[:-1]) - 1]
+            since = np.minimum(frame[TS].to_numpy(), upto)
+        return Course(
+            since,
+            np.maximum.accumulate(until) - limit_ms,
+            lasts,
+            np.append(positions, moment.position),
+            lambda times: moment.reached(times + limit_ms),
+            _closed_to(self._spec, moment),
+        )
 
 
 class WallClockSuppressor(Operator):
@@ -134,10 +148,9 @@ class WallClockSuppressor(Operator):
         self.name = spec.name
         self.schema = schema
         self._spec = spec
-        self._now_ms: int = state.get("now_ms", 0)
         self._hashing = store.hashing
         self._buffer = SuppressionBuffer(spec, schema, state.get("buffer"), store)
-        self._unhandled = _Unhandled(schema, state.get("unhandled"), store)
+        self._unhandled = _Unhandled(empty_frame(schema).columns, state.get("unhandled"), store)
 
     @property
     def buffered_rows(self) -> int:
@@ -163,7 +176,7 @@ class WallClockSuppressor(Operator):
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        return {"now_ms": self._now_ms, "buffer": self._buffer.snapshot(), "unhandled": self._unhandled.snapshot()}
+        return {"buffer": self._buffer.snapshot(), "unhandled": self._unhandled.snapshot()}
 
     def process(
         self,
@@ -171,37 +184,44 @@ class WallClockSuppressor(Operator):
         inputs: Mapping[int, pl.DataFrame],  # noqa: ARG002 - suppression reads no table
         moment: BatchTime,
     ) -> OperatorOutput:
-        """Let go what is due, then handle the changes; without changes the batch is a tick.
+        """Let go what is due, then handle the changes; without records of the streams the batch is a tick.
 
         Returns:
-            The entries that leave, by (due, first arrival), at the first change's position or, at a tick, the moment's. With a
+            The entries that leave, by (due, first arrival), at the first place of the streams or, at a tick, the moment's. With a
             limit of zero each change leaves at once. ``failure`` as with the time limit.
         """
         counters: Counters = {}
         frame = self._unhandled.before(_admitted(frame, self._spec, self._hashing, counters))
-        self._now_ms = max(self._now_ms, moment.now_ms)
-        place = (moment.position, _NO_RECORD) if frame.is_empty() else (frame[POS][0], frame[OFFSET][0])
-        outputs = []
-        if not (frame.is_empty() and self._spec.is_event_driven):
-            outputs.append(self._buffer.release(self._now_ms, *place))
-        nows = np.full(frame.height, self._now_ms)
-        gain = self._buffer.take(frame, nows + self._spec.limit_ms, nows, counters)
+        changes, now_ms, limit_ms = frame.height, moment.now_ms, self._spec.limit_ms
+        is_tick = moment.clock.next_place == NEVER
+        if is_tick and self._spec.is_event_driven and not changes:
+            return OperatorOutput(frame, counters=counters)
+        place = moment.position if is_tick else moment.clock.next_place
+        course = Course(
+            np.full(changes, now_ms + limit_ms if limit_ms else BEFORE_ALL_TIME),
+            np.full(2 * changes + 1, now_ms),
+            np.arange(changes),
+            np.append(frame[POS].to_numpy(), moment.position),
+            lambda times: np.full_like(times, place),
+            _closed_to(self._spec, moment),
+        )
+        gain = self._buffer.take(frame, course, counters)
         if gain.failure is not None:
             self._unhandled.keep(frame, gain.failure)
-        return OperatorOutput(pl.concat([*outputs, gain.frame]), counters=counters, failure=gain.failure)
+        return OperatorOutput(gain.frame, counters=counters, failure=gain.failure)
 
 
 class _Unhandled:
     """Changes that came when the buffer was full (S4 ``stop``): kept until the query runs again, perhaps with a higher bound.
 
     Args:
-        schema: payload columns of the changes.
+        columns: of the changes.
         state: what ``snapshot`` returned, or None.
         store: where they live.
     """
 
-    def __init__(self, schema: Schema, state: dict[str, Any] | None, store: SegmentStore) -> None:
-        self._columns = empty_frame(schema).columns
+    def __init__(self, columns: list[str], state: dict[str, Any] | None, store: SegmentStore) -> None:
+        self._columns = columns
         self._entry = state
         self._store = store
 
@@ -223,11 +243,10 @@ class _Unhandled:
         self._entry = None
         return pl.concat([kept, frame[self._columns]])
 
-    def keep(self, frame: pl.DataFrame, failure: BufferFull) -> int:
-        """Keep what was not handled; returns how many rows were."""
+    def keep(self, frame: pl.DataFrame, failure: BufferFull) -> None:
+        """Keep what was not handled."""
         handled = int(np.searchsorted(frame[POS].to_numpy(), failure.position))
         self._entry = {"segment": self._store.save(frame[handled:][self._columns])}
-        return handled
 
 
 def _admitted(
@@ -239,3 +258,8 @@ def _admitted(
         add_counter(counters, spec.name, "null_key", nulls)
         frame, hashes = frame.filter(hashes.is_not_null()), hashes.drop_nulls()
     return frame.with_columns(hashes.alias(KEY_HASH))
+
+
+def _closed_to(spec: TimeLimitSuppression | WallClockSuppression, moment: BatchTime) -> int:
+    """Return an end of windows: those that end then or before have closed; the time behind them is not ahead of their own."""
+    return BEFORE_ALL_TIME if spec.closing is None else moment.clock.end - spec.closing.delay_ms

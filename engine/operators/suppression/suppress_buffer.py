@@ -1,8 +1,8 @@
 """The buffer behind both suppressions: entries by key, what is shown of each key, the bounds (S1, S4, S5, STRICT 1, 6).
 
-A key's first change makes an entry with a buffer time and a place; later ones replace what it holds; it leaves when the caller's
-clock lets it, by (buffer time, place). A delete leaves silently unless the last thing emitted for its key was a row; one of a key that
-came while it was held takes no room from then on (S5). Reads and writes only the keys that changed and the entries that leave.
+A key's first change makes an entry with a buffer time; later ones replace what it holds; it leaves when the caller's clock lets
+it, by (buffer time, arrival of the first change). A delete leaves silently unless the last thing emitted for its key was a row; one of
+a key that came while it was held takes no room from then on (S5). Reads and writes only the keys that changed and the entries that leave.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ import polars as pl
 
 from engine.errors import BufferFull
 from engine.expressions.types.types import Schema
-from engine.frames.clocks import BEFORE_ALL_TIME, I64, Bools, clock_value
-from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_counter, empty_frame
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools
+from engine.frames.frames import KEY_HASH, NO_RECORD, OFFSET, OP, POS, RANK, TS, Counters, add_counter, constant, empty_frame
+from engine.frames.places import arrivals, levels, place_order, ranked
 from engine.frames.row_bytes import RowBytes
 from engine.operators.pending.spans import Span
+from engine.operators.suppression.suppress_bounded import Entry, Head, plan_bounded
 from engine.operators.suppression.suppress_episodes import (
     FROM_BEFORE,
     Bounds,
-    Entry,
+    Course,
     Episodes,
     PendingEntries,
     Steps,
     first_overrun,
     plan,
-    plan_bounded,
 )
-from engine.operators.suppression.suppress_store import HELD, PLACE, SHOWN, SINCE, SIZE, EntryStore
+from engine.operators.suppression.suppress_store import ARRIVAL, HELD, SHOWN, SINCE, SIZE, EntryStore
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression
 from engine.state.segments.ports import SegmentStore
 from engine.state.sorted.keys import Keys, united
@@ -45,13 +46,6 @@ class Gain(NamedTuple):
 
     frame: pl.DataFrame
     failure: BufferFull | None = None
-
-
-class _Places(NamedTuple):
-    """``_pos`` and ``_offset`` of each step."""
-
-    positions: I64
-    offsets: I64
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +89,9 @@ class SuppressionBuffer:
         limits = (None, None) if bounds is None else (bounds.max_rows, bounds.max_bytes)
         self._bounds = Bounds(*(_UNBOUNDED if limit is None else limit for limit in limits))
         self._row_bytes = RowBytes(schema.polars())
-        self._places: int = state.get("places", 0)
+        self._changes: int = state.get("changes", 0)
         self._bytes: int = state.get("bytes", 0)
         self._voids: int = state.get("voids", 0)
-        self._closing = spec.closing
-        self._latest_ms: int | None = state.get("latest_ms")
         self._store = EntryStore(spec.key, None if spec.closing is None else spec.closing.end, state, store)
         self._nothing = empty_frame(schema)
 
@@ -125,60 +117,43 @@ class SuppressionBuffer:
 
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
-        numbers = {"places": self._places, "bytes": self._bytes, "voids": self._voids, "latest_ms": self._latest_ms}
+        numbers = {"changes": self._changes, "bytes": self._bytes, "voids": self._voids}
         return {**numbers, **self._store.snapshot()}
 
-    def take(self, frame: pl.DataFrame, since: I64, until: I64, counters: Counters) -> Gain:
-        """Handle changes one after the other.
+    def take(self, frame: pl.DataFrame, course: Course, counters: Counters) -> Gain:
+        """Handle changes one after the other, and what time lets go before, between and behind them.
 
         Args:
             frame: the changes, with the service columns; ``_key_hash`` is that of the table's key.
-            since: buffer time of an entry that each change would make.
-            until: after each change the entries with buffer time <= this leave; non-decreasing.
+            course: when entries leave.
             counters: added to.
 
         Returns:
-            What leaves, at the place of the change that lets it go.
+            What leaves, at the places where it does, each by (buffer time, arrival); what leaves with the change that made it keeps its
+            rank. Where there are bounds, all is one task's and stands as it leaves.
         """
-        if frame.is_empty():
+        due = self._store.queue.due(int(course.until[-1]))
+        if frame.is_empty() and not due:
             return Gain(self._nothing)
-        due = self._store.queue.due(int(until[-1]))
         known = self._known(frame, *(part[KEY_HASH].to_numpy() for part in due))
-        steps = self._steps(frame, known, since, until)
+        steps = self._steps(frame, known, course)
         episodes = plan(steps, known.held)
-        if min(self._bounds) < _UNBOUNDED:
+        if self._is_bounded:
             overrun = first_overrun(steps, known.held, episodes, self.rows, self._bytes, self._bounds)
             if overrun is not None:
-                return self._overrun(frame, since, until, overrun, counters)
+                return self._overrun(frame, course, overrun, counters)
         if due:
-            self._store.queue.drop(int(until[-1]), self._places)
-        self._see(frame)
-        return Gain(self._split_leaving(frame, _Places(frame[POS].to_numpy(), frame[OFFSET].to_numpy()), episodes, known))
-
-    def release(self, until: int, position: int, offset: int) -> pl.DataFrame:
-        """Let go all entries with buffer time <= ``until`` at one place, without a change."""
-        due = self._store.queue.due(until)
-        if not due:
-            return self._nothing
-        known = self._known(self._nothing, *(part[KEY_HASH].to_numpy() for part in due))
-        steps = self._steps(self._nothing, known, np.zeros(0, np.int64), np.array([until]))
-        episodes = plan(steps, known.held)
-        self._store.queue.drop(until, self._places)
-        return self._split_leaving(self._nothing, _Places(np.array([position]), np.array([offset])), episodes, known)
-
-    def _see(self, frame: pl.DataFrame) -> None:
-        """Follow the changes' greatest event time: the windows' stream time is that or later."""
-        latest_ms = int(frame[TS].to_numpy().max())
-        self._latest_ms = max(clock_value(self._latest_ms), latest_ms)
+            self._store.queue.drop(int(course.until[-1]))
+        return Gain(self._split_leaving(frame, steps, course, episodes, known))
 
     @property
-    def _closed_to(self) -> int:
-        """Windows that end then or before have closed."""
-        return BEFORE_ALL_TIME if self._closing is None else clock_value(self._latest_ms) - self._closing.delay_ms
+    def _is_bounded(self) -> bool:
+        return min(self._bounds) < _UNBOUNDED
 
-    def _steps(self, frame: pl.DataFrame, known: _Known, since: I64, until: I64) -> Steps:
+    def _steps(self, frame: pl.DataFrame, known: _Known, course: Course) -> Steps:
         sizes = np.maximum(self._row_bytes.of(frame), 1)  # what has none is void
-        return Steps(known.codes, since, sizes, frame[OP].to_numpy() == 0, until, self._places)
+        since = _least_of_place(known.codes, course.lasts, course.since)
+        return Steps(known.codes, since, sizes, frame[OP].to_numpy() == 0, course.until, course.lasts, arrivals(frame))
 
     def _known(self, frame: pl.DataFrame, *held: U64) -> _Known:
         """Look up the keys of changes, and those that have one of the hashes of held entries."""
@@ -191,25 +166,27 @@ class SuppressionBuffer:
             values = [united(rows[name], column) for name, column in zip(self._key, values, strict=True)]
         keys, codes = Keys.of(own, values)
         is_shown, is_held, is_row = np.zeros((3, len(keys.hashes)), np.bool_)
-        numbers = {name: np.zeros(len(keys.hashes), np.int64) for name in (SINCE, PLACE, SIZE)}
+        numbers = {name: np.zeros(len(keys.hashes), np.int64) for name in (SINCE, SIZE)}
+        arrived = pl.repeat(None, len(keys.hashes), dtype=pl.Binary, eager=True)
         places, kept = np.zeros(len(keys.hashes), np.int64), codes[:count]
         if rows is not None:
             places[kept] = np.arange(count)
             is_shown[kept], is_held[kept], is_row[kept] = rows[SHOWN].to_numpy(), rows[HELD].to_numpy(), rows[OP].to_numpy() == 0
             for name, each in numbers.items():
                 each[kept] = rows[name].to_numpy()
-        entries = PendingEntries(is_held, is_shown, is_row, numbers[SINCE], numbers[PLACE], numbers[SIZE])
+            arrived = arrived.scatter(kept, rows[ARRIVAL])
+        entries = PendingEntries(is_held, is_shown, is_row, numbers[SINCE], numbers[SIZE], arrived)
         return _Known(keys, codes[count:], rows, places, entries)
 
     # Bounds
 
-    def _overrun(self, frame: pl.DataFrame, since: I64, until: I64, at: int, counters: Counters) -> Gain:
+    def _overrun(self, frame: pl.DataFrame, course: Course, at: int, counters: Counters) -> Gain:
         """Handle changes of which the one at index ``at`` is the first that does not fit (S4)."""
-        fitting = int(np.searchsorted(frame[POS].to_numpy(), frame[POS][at])) if self._is_stop else at
-        before = self.take(frame[:fitting], since[:fitting], until[:fitting], counters).frame
+        fitting = int(np.searchsorted(frame[POS].to_numpy(), frame[POS][at]))
+        before = self.take(frame[:fitting], course.first(fitting), counters).frame
         if self._is_stop:
             return Gain(before, self._full(int(frame[POS][at])))
-        return Gain(pl.concat([before, self._take_bounded(frame[at:], since[at:], until[at:], counters)]))
+        return Gain(pl.concat([before, self._take_bounded(frame[fitting:], course.behind(fitting), counters)]))
 
     def _full(self, position: int) -> BufferFull:
         names = zip(("max_rows", "max_bytes"), self._bounds, strict=True)
@@ -220,34 +197,34 @@ class SuppressionBuffer:
         )
         return BufferFull(message, position)
 
-    def _take_bounded(self, frame: pl.DataFrame, since: I64, until: I64, counters: Counters) -> pl.DataFrame:
+    def _take_bounded(self, frame: pl.DataFrame, course: Course, counters: Counters) -> pl.DataFrame:
         """Handle changes record by record, letting the oldest go while the buffer is full."""
         add_counter(counters, self._name, "exact_path", frame.height)
         known = self._known(frame)
-        steps = self._steps(frame, known, since, until)
+        steps = self._steps(frame, known, course)
         found = plan_bounded(steps, known.held, self._heads, self.rows, self._bytes, self._bounds)
         add_counter(counters, self._name, "emitted_early", found.evicted)
         if found.last_taken is not None:
             self._store.queue.drop(*found.last_taken)
         numbers = known.codes
         known = self._known(frame, found.other_hashes)
-        self._see(frame)
-        places = _Places(frame[POS].to_numpy(), frame[OFFSET].to_numpy())
         codes = _codes(found.entries, dict(zip(numbers.tolist(), known.codes.tolist(), strict=True)), known.held)
-        return self._split_leaving(frame, places, found.episodes(codes, len(until)), known)
+        return self._split_leaving(frame, steps, course, found.episodes(codes, len(course.until)), known)
 
-    def _heads(self, count: int) -> list[tuple[int, int, int, int]]:
+    def _heads(self, count: int) -> list[Head]:
         head = self._store.queue.head(count)
         if head is None:
             return []
         held = self._known(self._nothing, head[KEY_HASH].to_numpy()).held
-        sizes = dict(zip(held.places[held.is_held].tolist(), held.sizes[held.is_held].tolist(), strict=True))
-        rows = zip(head[TS].to_list(), head[PLACE].to_list(), head[KEY_HASH].to_list(), strict=True)
-        return [(since, place, own, sizes[place]) for since, place, own in rows]
+        sizes = dict(zip(held.arrivals.to_list(), held.sizes.tolist(), strict=True))
+        rows = zip(head[TS].to_list(), head[ARRIVAL].to_list(), head[KEY_HASH].to_list(), strict=True)
+        return [(since, arrival, own, sizes[arrival]) for since, arrival, own in rows]
 
     # What the episodes leave behind
 
-    def _split_leaving(self, frame: pl.DataFrame, places: _Places, episodes: Episodes, known: _Known) -> pl.DataFrame:
+    def _split_leaving(
+        self, frame: pl.DataFrame, steps: Steps, course: Course, episodes: Episodes, known: _Known
+    ) -> pl.DataFrame:
         """Emit the entries that leave and keep the others; those from before that leave are off the queue already."""
         latest = self._latest(frame, episodes, known)
         is_row = latest[OP].to_numpy() == 0
@@ -255,14 +232,44 @@ class SuppressionBuffer:
         is_first[1:] = episodes.codes[1:] != episodes.codes[:-1]
         was_row = np.roll(is_row, 1)  # of the episode before
         is_shown = np.where(is_first, known.held.is_shown[episodes.codes], was_row)
-        leaves = episodes.released < len(places.positions)
+        leaves = episodes.released < len(steps.until)
         out = np.flatnonzero(leaves & (is_row | is_shown))
-        out = out[np.lexsort((episodes.places[out], episodes.since[out], episodes.released[out]))]
-        steps = episodes.released[out]
-        service = (pl.Series(POS, places.positions[steps]), pl.Series(OFFSET, places.offsets[steps]))
-        emitted = latest[out].with_columns(service).select(self._nothing.columns)
-        self._keep(latest, episodes, known, leaves, np.where(leaves, is_row, is_shown))
-        self._places += len(places.positions)
+        arrived = _arrivals(steps, episodes, known)
+        emitted = self._emitted(frame, course, latest, episodes, arrived, out)
+        self._keep(latest.with_columns(arrived), episodes, known, leaves, np.where(leaves, is_row, is_shown), course.closed_to)
+        self._changes += frame.height + 1
+        return emitted
+
+    def _emitted(
+        self, frame: pl.DataFrame, course: Course, latest: pl.DataFrame, episodes: Episodes, arrived: pl.Series, out: I64
+    ) -> pl.DataFrame:
+        """Return entries that leave at their places.
+
+        Args:
+            frame: the changes.
+            course: when entries leave.
+            latest: the last change of each episode.
+            episodes: by key.
+            arrived: when the first change of each episode arrived.
+            out: the episodes.
+        """
+        if not len(out):
+            return self._nothing
+        released, since = episodes.released[out], episodes.since[out]
+        with_change, changes = released % 2 == 1, released // 2
+        positions = np.where(with_change, course.before[changes], np.minimum(course.reached(since), course.before[changes]))
+        own = frame[RANK].extend_constant(None, 1)[np.where(with_change, changes, frame.height)]
+        service = (pl.Series(POS, positions), constant(NO_RECORD, len(out), OFFSET), own)
+        emitted = ranked(latest[out].with_columns(service), since, arrived[out], within=levels(own), is_released=True)
+        is_passing = with_change & (episodes.begun[out] == changes) & (since == BEFORE_ALL_TIME)
+        if is_passing.any():
+            passing = np.flatnonzero(is_passing)
+            emitted = emitted.with_columns(emitted[RANK].scatter(passing, own[passing]))
+        order = place_order(emitted)
+        emitted = emitted[order].select(self._nothing.columns)
+        if self._is_bounded:
+            order = np.argsort(released[order], kind="stable")
+            emitted = ranked(emitted[order], np.arange(len(out)), within=levels(emitted[RANK][order]))
         return emitted
 
     def _latest(self, frame: pl.DataFrame, episodes: Episodes, known: _Known) -> pl.DataFrame:
@@ -276,15 +283,18 @@ class SuppressionBuffer:
         taken = np.where(episodes.sources == FROM_BEFORE, before, episodes.sources + known.rows.height)
         return pl.concat([known.rows.select(own), changes])[taken].with_columns(sizes)
 
-    def _keep(self, latest: pl.DataFrame, episodes: Episodes, known: _Known, leaves: Bools, is_shown: Bools) -> None:
+    def _keep(
+        self, latest: pl.DataFrame, episodes: Episodes, known: _Known, leaves: Bools, is_shown: Bools, closed_to: int
+    ) -> None:
         """Write what has become of each key.
 
         Args:
-            latest: the last change of each episode.
+            latest: the last change of each episode, with when its first one arrived.
             episodes: by key.
             known: what was known of the keys before.
             leaves: whether the episode ended.
             is_shown: whether the key's last emission is a row, after the episode.
+            closed_to: see ``Course``.
         """
         codes = episodes.codes
         is_last = np.append(codes[1:] != codes[:-1], [True])[: len(codes)]
@@ -296,15 +306,15 @@ class SuppressionBuffer:
             pl.Series(HELD, stays),
             pl.Series(SHOWN, is_shown[kept]),
             pl.Series(SINCE, episodes.since[kept]),
-            pl.Series(PLACE, episodes.places[kept]),
-            pl.Series(POS, np.full(len(kept), self._places)),
+            pl.Series(POS, np.full(len(kept), self._changes)),
         ]
         rows = latest[kept].with_columns(state)
         if not stays.all():
-            rows = rows.with_columns(pl.when(HELD).then(name).alias(name) for name in self._values)
-        self._store.put(rows, self._closed_to)
+            rows = rows.with_columns(pl.when(HELD).then(name).alias(name) for name in (ARRIVAL, *self._values))
+        self._store.put(rows, closed_to)
         new = np.flatnonzero(~leaves & episodes.is_new)
-        self._store.enqueue(episodes.since[new], episodes.places[new], known.keys.hashes[codes[new]])
+        new = new[np.argsort(episodes.begun[new])]
+        self._store.enqueue(episodes.since[new], latest[ARRIVAL][new], known.keys.hashes[codes[new]])
         freed, held = known.held.sizes[codes[is_last & was_held]], episodes.sizes[kept[stays]]
         self._bytes += int(held.sum() - freed.sum())
         self._voids += int((held == 0).sum() - (freed == 0).sum())
@@ -316,8 +326,28 @@ def _codes(entries: Sequence[Entry], numbers: Mapping[int, int], held: PendingEn
     Args:
         entries: of the record-by-record path.
         numbers: of the keys that the batch changes, by their numbers there.
-        held: entries from before the batch, by key number: no two have the same place.
+        held: entries from before the batch, by key number: no two have the same arrival.
     """
-    by_place = dict(zip(held.places[held.is_held].tolist(), np.flatnonzero(held.is_held).tolist(), strict=True))
-    found = [numbers[entry.key] if entry.is_new and entry.key is not None else by_place[entry.place] for entry in entries]
+    by_arrival = {arrival: code for code, arrival in enumerate(held.arrivals.to_list())}
+    found = [
+        numbers[each.key] if each.begun != FROM_BEFORE and each.key is not None else by_arrival[each.arrival] for each in entries
+    ]
     return np.array(found, np.int64)
+
+
+def _arrivals(steps: Steps, episodes: Episodes, known: _Known) -> pl.Series:
+    """Return when the first change of each episode arrived."""
+    before = known.held.arrivals
+    found = np.where(episodes.is_new, episodes.begun + len(before), episodes.codes)
+    return pl.concat([before, steps.arrivals])[found].alias(ARRIVAL)
+
+
+def _least_of_place(codes: I64, lasts: I64, since: I64) -> I64:
+    """Return the least buffer time of the changes of one key at one place (S1)."""
+    if (lasts == np.arange(len(lasts))).all():
+        return since
+    _, groups = np.unique(codes * len(codes) + lasts, return_inverse=True)
+    least = np.full(len(codes), AFTER_ALL_TIME)
+    np.minimum.at(least, groups, since)
+    found: I64 = least[groups]
+    return found

@@ -6,40 +6,39 @@ buffer time, which counts should the key come back, but takes no room.
 
 ``plan`` finds all episodes of a batch without a loop over records: where an episode that begins at a change would end is one
 binary search, so each change knows which change of its key would begin the next one, and those that are really reached from a key's first
-one are found by doubling the steps. ``plan_bounded`` is the record-by-record reading, for the rare rows (a full buffer) where every
+one are found by doubling the steps. ``suppress_bounded`` is the record-by-record reading, for the rare rows (a full buffer) where every
 release depends on all changes before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
+import polars as pl
 
-from engine.frames.clocks import I64, Bools
-from engine.state.sorted.sorted_search import U64
+from engine.frames.clocks import BEFORE_ALL_TIME, I64, Bools
 
 FROM_BEFORE: Final = -1
 """Source of an episode whose latest change is the one in the index."""
 
-_CHUNK: Final = 512
-"""Entries read at once from the queue's head by the record-by-record path; doubled each time."""
-
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A batch's changes and when each step lets entries go. Step i is change i; with no changes there is one step, time alone.
+    """A batch's changes and when each step lets entries go.
+
+    Change i comes with step 2 i + 1; the steps before, between and behind them are of time alone.
 
     Attributes:
         codes: number of each change's key.
         since: buffer time of an entry that each change would make.
         sizes: bytes of each change.
         is_row: whether each change is a row, not a delete.
-        until: after each step the entries with buffer time <= this leave; non-decreasing.
-        first_place: place of the first change.
+        until: with each step the entries with buffer time <= this leave; non-decreasing.
+        lasts: the last change at each change's place: with it entries leave at the earliest that a change of that place has made.
+        arrivals: when each change arrived, as bytes.
     """
 
     codes: I64
@@ -47,7 +46,50 @@ class Steps:
     sizes: I64
     is_row: Bools
     until: I64
-    first_place: int
+    lasts: I64
+    arrivals: pl.Series
+
+    @property
+    def is_last(self) -> Bools:
+        """Whether each change is the last one at its place."""
+        is_last: Bools = self.lasts == np.arange(len(self.lasts))
+        return is_last
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """When entries leave during a batch.
+
+    Attributes:
+        since: buffer time of an entry that each change would make.
+        until: see ``Steps``.
+        lasts: see ``Steps``.
+        before: no entry that leaves between two changes stands behind this: the positions of the changes, and of the end.
+        reached: gives the positions where entries of these buffer times leave between two changes.
+        closed_to: windows that end then or before have closed.
+    """
+
+    since: I64
+    until: I64
+    lasts: I64
+    before: I64
+    reached: Callable[[I64], I64]
+    closed_to: int
+
+    def first(self, count: int) -> Course:
+        """Return the part up to the place of the change behind the first ones, and without it."""
+        cut = self.since[:count], self.until[: 2 * count + 1], self.lasts[:count], self.before[: count + 1]
+        return Course(*cut, self.reached, BEFORE_ALL_TIME)
+
+    def behind(self, count: int) -> Course:
+        """Return the part from there on."""
+        cut = self.since[count:], self.until[2 * count :], self.lasts[count:] - count, self.before[count:]
+        return Course(*cut, self.reached, self.closed_to)
+
+
+def first_behind(steps: I64) -> I64:
+    """Return the first change that comes behind each step."""
+    return (steps + 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +101,16 @@ class PendingEntries:
         is_shown: whether the last thing emitted for the key was a row.
         is_row: whether the entry is a row, not a delete.
         since: its buffer time.
-        places: its place.
         sizes: its bytes; none where it is void.
+        arrivals: see ``ARRIVAL``.
     """
 
     is_held: Bools
     is_shown: Bools
     is_row: Bools
     since: I64
-    places: I64
     sizes: I64
+    arrivals: pl.Series
 
     @property
     def is_void(self) -> Bools:
@@ -84,10 +126,9 @@ class Episodes:
     Attributes:
         codes: number of the key.
         sources: the change that is the entry's latest when it leaves, or when the batch ends; ``FROM_BEFORE``: none of the batch.
-        released: the step after which it leaves; the number of steps: it stays.
+        released: the step with which it leaves; the number of steps: it stays.
         since: buffer time.
-        places: see ``PLACE``.
-        is_new: whether it began in the batch.
+        begun: the change that made it; ``FROM_BEFORE``: none of the batch.
         sizes: bytes of its latest change; none where the entry is void.
     """
 
@@ -95,9 +136,14 @@ class Episodes:
     sources: I64
     released: I64
     since: I64
-    places: I64
-    is_new: Bools
+    begun: I64
     sizes: I64
+
+    @property
+    def is_new(self) -> Bools:
+        """Whether it began in the batch."""
+        is_new: Bools = self.begun != FROM_BEFORE
+        return is_new
 
 
 class Bounds(NamedTuple):
@@ -109,15 +155,15 @@ class Bounds(NamedTuple):
 
 def plan(steps: Steps, held: PendingEntries) -> Episodes:
     """Find the episodes of a batch, as if the buffer had no bounds."""
-    ends, wide = len(steps.until), len(steps.until) + 1
+    ends, wide = len(steps.until), len(steps.codes) + 1
     order = np.argsort(steps.codes, kind="stable")
     ranks = steps.codes[order] * wide + order  # ascending: by key, then arrival
     keys = np.arange(len(held.is_held))
     stops = np.searchsorted(ranks, (keys + 1) * wide)
     freed = np.where(held.is_held, np.searchsorted(steps.until, held.since), -1)
-    first = np.searchsorted(ranks, keys * wide + freed, "right")
-    released = np.maximum(order, np.searchsorted(steps.until, steps.since[order]))
-    following = np.searchsorted(ranks, steps.codes[order] * wide + released, "right")
+    first = np.searchsorted(ranks, keys * wide + first_behind(freed))
+    released = np.maximum(2 * steps.lasts[order] + 1, np.searchsorted(steps.until, steps.since[order]))
+    following = np.searchsorted(ranks, steps.codes[order] * wide + first_behind(released))
     following = np.where(following < stops[steps.codes[order]], following, len(order))
     starts = _reached(first[first < stops], following)
     new = order[starts]
@@ -132,11 +178,10 @@ def plan(steps: Steps, held: PendingEntries) -> Episodes:
         np.concatenate([old_sources[old], order[last]]),
         np.concatenate([np.minimum(freed[old], ends), released[starts]]),
         np.concatenate([held.since[old], steps.since[new]]),
-        np.concatenate([held.places[old], steps.first_place + new]),
-        np.repeat([False, True], [len(old), len(new)]),
+        np.concatenate([np.full(len(old), FROM_BEFORE), new]),
         np.zeros(len(old) + len(new), np.int64),
     )
-    episodes = _by_key(episodes)
+    episodes = by_key(episodes)
     return replace(episodes, sizes=room(steps, held, episodes).ended_sizes)
 
 
@@ -155,9 +200,10 @@ def _reached(starts: I64, following: I64) -> I64:
     return reached
 
 
-def _by_key(episodes: Episodes) -> Episodes:
+def by_key(episodes: Episodes) -> Episodes:
+    """Put episodes in the order of their keys; those of one key stay as they stand."""
     order = np.argsort(episodes.codes, kind="stable")
-    names = ("codes", "sources", "released", "since", "places", "is_new", "sizes")
+    names = ("codes", "sources", "released", "since", "begun", "sizes")
     return Episodes(*(getattr(episodes, name)[order] for name in names))
 
 
@@ -182,11 +228,10 @@ BEGINS: Final = -2
 
 def room(steps: Steps, held: PendingEntries, episodes: Episodes) -> Room:
     """Say which entries are void when (S5): the delete of a key that became a row while it was held, and of which none is shown."""
-    count, wide = len(steps.codes), len(steps.until) + 1
+    count, wide = len(steps.codes), len(steps.codes) + 1
     order = np.argsort(steps.codes, kind="stable")
     ranks = steps.codes[order] * wide + order
-    begun = np.where(episodes.is_new, episodes.places - steps.first_place, 0)
-    starts = np.searchsorted(ranks, episodes.codes * wide + begun)
+    starts = np.searchsorted(ranks, episodes.codes * wide + np.maximum(episodes.begun, 0))
     own = np.searchsorted(starts, np.arange(count), "right") - 1  # the episode of each change, both by key and arrival
     is_row = steps.is_row[order]
     is_shown = _shown_before(episodes, held, steps.is_row)[own]
@@ -213,7 +258,7 @@ def _shown_before(episodes: Episodes, held: PendingEntries, is_row: Bools) -> Bo
 
 
 def first_overrun(steps: Steps, held: PendingEntries, episodes: Episodes, rows: int, size: int, bounds: Bounds) -> int | None:
-    """Return the first step after which the buffer would be over its bounds, when it begins with ``rows`` and ``size`` bytes."""
+    """Return the first change after which the buffer would be over its bounds, when it begins with ``rows`` and ``size`` bytes."""
     ends = len(steps.until)
     taken = room(steps, held, episodes)
     codes, previous = steps.codes, taken.previous
@@ -224,168 +269,7 @@ def first_overrun(steps: Steps, held: PendingEntries, episodes: Episodes, rows: 
     added, grown = np.zeros((2, ends), np.int64)
     np.subtract.at(added, released, np.sign(freed))
     np.subtract.at(grown, released, freed)
-    added[: len(codes)] += np.sign(taken.sizes) - np.sign(replaced)  # what is void has no bytes and takes no row
-    grown[: len(codes)] += taken.sizes - replaced
-    over = (rows + np.cumsum(added) > bounds.rows) | (size + np.cumsum(grown) > bounds.bytes)
+    added[1::2] += np.sign(taken.sizes) - np.sign(replaced)  # what is void has no bytes and takes no row
+    grown[1::2] += taken.sizes - replaced
+    over = ((rows + np.cumsum(added) > bounds.rows) | (size + np.cumsum(grown) > bounds.bytes))[1::2]
     return int(np.argmax(over)) if over.any() else None
-
-
-@dataclass(slots=True)
-class Entry:
-    """An entry of the record-by-record path.
-
-    Attributes:
-        since: its buffer time.
-        place: see ``PLACE``; no two entries have the same.
-        size: bytes of its latest change.
-        key: number of its key; None: of no key that the batch changes.
-        hash: of its key, where that has no number.
-        source: see ``Episodes``.
-        released: the step after which it left; below 0: it stays.
-        is_new: whether it began in the batch.
-        is_row: whether its latest change is a row, not a delete.
-        was_row: whether any of its changes was a row.
-    """
-
-    since: int
-    place: int
-    size: int
-    key: int | None = None
-    hash: int = 0
-    source: int = FROM_BEFORE
-    released: int = -1
-    is_new: bool = False
-    is_row: bool = False
-    was_row: bool = False
-
-    @property
-    def is_void(self) -> bool:
-        return self.size == 0
-
-
-@dataclass(slots=True)
-class Bounded:
-    """What the record-by-record path found.
-
-    Attributes:
-        entries: all episodes that changed or ended, in the order of their beginnings in the batch.
-        evicted: how many left only because the buffer was full.
-        last_taken: (buffer time, place) of the last entry taken off the queue's head, or None.
-    """
-
-    entries: list[Entry] = field(default_factory=list)
-    evicted: int = 0
-    last_taken: tuple[int, int] | None = None
-
-    @property
-    def other_hashes(self) -> U64:
-        """Hashes of the keys that the batch does not change, with repetitions."""
-        return np.array([entry.hash for entry in self.entries if entry.key is None], np.uint64)
-
-    def episodes(self, codes: I64, ends: int) -> Episodes:
-        """The episodes, of ``ends`` steps; ``codes`` number the entries' keys."""
-        columns = ("source", "released", "since", "place", "size")
-        numbers = np.array([[getattr(entry, name) for name in columns] for entry in self.entries], np.int64).reshape(-1, 5)
-        released = np.where(numbers[:, 1] < 0, ends, numbers[:, 1])
-        is_new = np.array([entry.is_new for entry in self.entries], np.bool_)
-        return _by_key(Episodes(codes, numbers[:, 0], released, numbers[:, 2], numbers[:, 3], is_new, numbers[:, 4]))
-
-
-Heads = Callable[[int], list[tuple[int, int, int, int]]]
-"""Gives the first n held entries in order, as (buffer time, place, key hash, bytes)."""
-
-
-def plan_bounded(steps: Steps, held: PendingEntries, heads: Heads, rows: int, size: int, bounds: Bounds) -> Bounded:
-    """Handle change after change: replace or hold, release what is due, then the oldest until the buffer fits (``emit_early``).
-
-    Args:
-        steps: the changes; at least one.
-        held: what their keys hold.
-        heads: see ``Heads``.
-        rows: entries held before.
-        size: their bytes.
-        bounds: S4.
-    """
-    return _Walk(steps, held, heads, rows, size, bounds).run()
-
-
-class _Walk:
-    """The state of ``plan_bounded``."""
-
-    def __init__(self, steps: Steps, held: PendingEntries, heads: Heads, rows: int, size: int, bounds: Bounds) -> None:
-        self._steps, self._heads, self._bounds = steps, heads, bounds
-        self._keys = steps.codes.tolist()
-        self._rows, self._size = rows, size
-        self._is_row, self._is_shown = steps.is_row.tolist(), held.is_shown.tolist()
-        names = ("is_held", "since", "places", "sizes", "is_row", "is_void")
-        old = enumerate(zip(*(getattr(held, name).tolist() for name in names), strict=True))
-        self._live = {
-            key: Entry(since, place, size, key, is_row=is_row, was_row=is_row or is_void)
-            for key, (is_held, since, place, size, is_row, is_void) in old
-            if is_held
-        }
-        self._by_place = {entry.place: key for key, entry in self._live.items()}
-        self._new: list[tuple[int, int, int]] = []
-        self._old: list[tuple[int, int, int, int]] = []
-        self._taken = 0
-        self._is_whole = False
-        self._found = Bounded()
-
-    def run(self) -> Bounded:
-        since, sizes, until = self._steps.since.tolist(), self._steps.sizes.tolist(), self._steps.until.tolist()
-        for step, key in enumerate(self._keys):
-            self._take_in(step, key, since[step], sizes[step])
-            while (oldest := self._oldest()) is not None:
-                is_due = oldest[0] <= until[step]
-                if not is_due and self._rows <= self._bounds.rows and self._size <= self._bounds.bytes:
-                    break
-                was_void = self._release(oldest, step)
-                self._found.evicted += not is_due and not was_void
-        return self._found
-
-    def _take_in(self, step: int, key: int, since: int, size: int) -> None:
-        entry = self._live.get(key)
-        if entry is None:
-            place = self._steps.first_place + step
-            entry = self._live[key] = Entry(since, place, 0, key, is_new=True)
-            heappush(self._new, (since, place, key))
-            self._found.entries.append(entry)
-        elif entry.source == FROM_BEFORE:
-            self._found.entries.append(entry)
-        entry.is_row = self._is_row[step]
-        entry.was_row |= entry.is_row
-        if entry.was_row and not entry.is_row and not self._is_shown[key]:
-            size = 0
-        self._rows += (size > 0) - (entry.size > 0)
-        self._size += size - entry.size
-        entry.source, entry.size = step, size
-
-    def _oldest(self) -> tuple[int, int, int, int] | None:
-        """The next to leave: (buffer time, place, key, bytes). Of what the queue holds the key is a hash, of a new entry its number."""
-        if self._taken == len(self._old) and not self._is_whole:
-            self._old = self._heads(max(_CHUNK, 2 * self._taken))
-            self._is_whole = len(self._old) == self._taken
-        old = self._old[self._taken] if self._taken < len(self._old) else None
-        if self._new and (old is None or self._new[0] < old[:3]):
-            return (*self._new[0], 0)
-        return old
-
-    def _release(self, oldest: tuple[int, int, int, int], step: int) -> bool:
-        """Let an entry go; returns whether it was void."""
-        since, place, key, size = oldest
-        if self._new and self._new[0][1] == place:
-            heappop(self._new)
-            entry = self._live.pop(key)
-        else:
-            known = self._by_place.get(place)
-            entry = Entry(since, place, size, hash=key) if known is None else self._live.pop(known)
-            self._taken += 1
-            self._found.last_taken = (since, place)
-        if entry.source == FROM_BEFORE:
-            self._found.entries.append(entry)
-        entry.released = step
-        self._rows -= not entry.is_void
-        self._size -= entry.size
-        if entry.key is not None:  # of others no change will come
-            self._is_shown[entry.key] = entry.is_row
-        return entry.is_void

@@ -2,7 +2,7 @@
 
 Two structures of immutable segments. The index has one row per key that is held or shown, by key: the held entry with its latest
 change, or, when nothing is held, only that the key has a row downstream (STRICT 6), until its window has closed. The queue has one light
-row per held entry, by (buffer time, place); replacing an entry's change never touches it, and entries only ever leave at its
+row per held entry, by (buffer time, arrival); replacing an entry's change never touches it, and entries only ever leave at its
 head. So no row of the queue is stale, and a batch reads the keys it touches and the entries it releases.
 """
 
@@ -32,8 +32,8 @@ SHOWN: Final = "_shown"
 SINCE: Final = "_since"
 """Buffer time of the entry (S1), or when it is due (S2)."""
 
-PLACE: Final = "_place"
-"""Number of the change that made the entry: orders entries of one buffer time."""
+ARRIVAL: Final = "_arrival"
+"""When the change that made the entry arrived (``engine.frames.places.arrivals``): orders entries of one buffer time."""
 
 SIZE: Final = "_size"
 """Bytes of the entry's latest change; none where the entry is void (S5)."""
@@ -69,7 +69,7 @@ class EntryIndex(KeyIndex):
 
 
 class EntryQueue(SpannedQueue):
-    """Held entries: ``_ts`` is the buffer time; at equal times the place orders."""
+    """Held entries: ``_ts`` is the buffer time; at equal times the arrival orders."""
 
     @property
     def oldest(self) -> int | None:
@@ -88,17 +88,19 @@ class EntryQueue(SpannedQueue):
     def head(self, count: int) -> pl.DataFrame | None:
         """The first ``count`` entries, or all, in order; they stay. None when nothing is held."""
         parts = [self._live(segment)[:count] for segment in self._segments]
-        return pl.concat(parts).sort(TS, PLACE)[:count] if parts else None
+        return pl.concat(parts).sort(TS, ARRIVAL)[:count] if parts else None
 
-    def drop(self, since: int, place: int) -> None:
-        """Remove the entries up to and with (``since``, ``place``)."""
-        self._segments.change(lambda segment: self._without(segment, since, place) if segment.min_ts <= since else segment)
+    def drop(self, since: int, arrival: bytes | None = None) -> None:
+        """Remove the entries up to and with (``since``, ``arrival``), or all with that buffer time."""
+        self._segments.change(lambda segment: self._without(segment, since, arrival) if segment.min_ts <= since else segment)
 
-    def _without(self, segment: QueueSegment, since: int, place: int) -> QueueSegment | None:
+    def _without(self, segment: QueueSegment, since: int, arrival: bytes | None) -> QueueSegment | None:
         frame = self._live(segment)
         times = frame[TS].to_numpy()
         start, stop = (int(np.searchsorted(times, since, side)) for side in ("left", "right"))
-        return segment.without(start + int(np.searchsorted(frame[PLACE].to_numpy()[start:stop], place, "right")), times)
+        if arrival is not None:
+            stop = start + frame[start:stop].select((pl.col(ARRIVAL) <= pl.lit(arrival)).sum()).item()
+        return segment.without(stop, times)
 
 
 class EntryStore:
@@ -137,11 +139,12 @@ class EntryStore:
         """
         self._index.append(rows, closed_to)
 
-    def enqueue(self, since: I64, places: I64, hashes: U64) -> None:
-        """Add entries, newer than all before."""
-        order = np.lexsort((places, since))
-        queued = {TS: since[order], PLACE: places[order], KEY_HASH: hashes[order]}
-        self.queue.append(pl.DataFrame(queued))
+    def enqueue(self, since: I64, arrivals: pl.Series, hashes: U64) -> None:
+        """Add entries, in the order of their arrival, newer than all before."""
+        order = stable_order(since)
+        self.queue.append(
+            pl.DataFrame([pl.Series(TS, since[order]), arrivals[order].alias(ARRIVAL), pl.Series(KEY_HASH, hashes[order])])
+        )
 
 
 def newest_of_each(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:

@@ -35,7 +35,6 @@ def repartitioned(
 
     Raises:
         StateCorrupt: a state has another format, or a segment cannot be read.
-        RepartitionPremature: see there.
         InvariantBroken: rows are not in the task that their key says.
     """
     for state, _ in before:

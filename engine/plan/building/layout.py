@@ -306,5 +306,8 @@ def _add_suppress(stages: Stages, layout: Layout) -> None:
     grouping = layout.grouping
     key = layout.running.key if grouping is None else tuple(grouping.rename(name)[1] for name in grouping.key)
     operator = plan_suppress(layout.scope.definition, key, None if grouping is None else grouping.operator.closing_delay_ms)
-    if operator is not None:
-        stages.add(operator)
+    if operator is None:
+        return
+    if operator.buffer is not None:
+        stages.gather((), {}, "suppress")  # a bound for each task would be another bound (S4)
+    stages.add(operator)

@@ -12,6 +12,7 @@ import pytest
 from engine.expressions.aggregates.aggregates import MAX_TOP_K
 from engine.expressions.limits import MAX_COLLECTED_BYTES, MAX_COLLECTED_VALUES, MAX_DISTINCT_BYTES, MAX_DISTINCT_VALUES
 from engine.expressions.types.types import BIGINT, STRING, ColumnType, Schema, parse_type
+from engine.frames.frames import SERVICE_COLUMNS
 from engine.operators.aggregation.aggregate import Aggregates
 from engine.operators.aggregation.running_aggregate import RunningAggregator
 from engine.operators.operators import BatchTime
@@ -126,10 +127,10 @@ def test_a_full_collection_stops_growing_also_over_batches_and_restarts() -> Non
     schema = Schema((("s.k", STRING), ("s.t", STRING)))
     store = MemorySegmentStore()
     operator = RunningAggregator(spec, schema, None, store)
-    service = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_offset": pl.Int64}
+    columns = {**SERVICE_COLUMNS, **schema.polars()}
     for batch in range(64):
-        row = (batch, 0, 0, 0, batch, "k", f"{batch:02}" * (LONG // 2))
-        output = operator.process(pl.DataFrame([row], schema={**service, **schema.polars()}, orient="row"), {}, BatchTime())
+        row = (batch, 0, 0, 0, batch, None, "k", f"{batch:02}" * (LONG // 2))
+        output = operator.process(pl.DataFrame([row], schema=columns, orient="row"), {}, BatchTime())
         assert [text[:2] for text in output.frame["out"][0]] == ["00", "01", "02", "03"][: batch + 1]
         assert output.counters.get(("r", "collection_full"), 0) == (batch >= 3)
         state = json.loads(json.dumps(operator.snapshot()))

@@ -8,7 +8,7 @@ import pytest
 from engine.errors import EmissionTooLarge
 from engine.expressions.syntax import reference
 from engine.expressions.types.types import BIGINT, STRING, Schema
-from engine.frames.frames import SERVICE_COLUMNS
+from engine.frames.frames import RANK, SERVICE_COLUMNS
 from engine.operators.emission import emitting_at_most
 from engine.operators.operators import BatchTime, OperatorOutput
 from engine.operators.rows.row_operators import RowProjection
@@ -20,7 +20,7 @@ LONG = "replace(replace(t, 'a', 'aaaaaaaaaa'), 'a', 'aaaaaaaaaa')"
 
 def frame(*texts: str | None) -> pl.DataFrame:
     rows = pl.DataFrame({"n": range(len(texts)), "t": texts}, schema=SCHEMA.polars())
-    return rows.with_columns(pl.zeros(len(texts), dtype, eager=True).alias(name) for name, dtype in SERVICE_COLUMNS.items())
+    return rows.with_columns(pl.lit(None if name == RANK else 0, dtype).alias(name) for name, dtype in SERVICE_COLUMNS.items())
 
 
 def select(columns: int, *texts: str | None, text: str = LONG) -> OperatorOutput:

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from engine.expressions.types.types import BIGINT, DOUBLE, Schema
+from engine.frames.frames import SERVICE_COLUMNS
 from engine.operators.aggregation.running_aggregate import RunningAggregator
 from engine.operators.operators import BatchTime
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
@@ -21,7 +22,6 @@ def operator(*, group: tuple[tuple[str, str], ...] = (("group", "s.group"),), ha
 
 
 def records(*rows: tuple[int, float | None, int | None], nulls: tuple[int, ...] = ()) -> pl.DataFrame:
-    service = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_offset": pl.Int64}
     return pl.DataFrame(
         {
             "_pos": range(len(rows)),
@@ -29,10 +29,11 @@ def records(*rows: tuple[int, float | None, int | None], nulls: tuple[int, ...] 
             "_op": [int(i in nulls) for i in range(len(rows))],
             "_key_hash": [0] * len(rows),
             "_offset": range(len(rows)),
+            "_rank": [None] * len(rows),
             "s.group": [row[1] for row in rows],
             "s.x": [row[2] for row in rows],
         },
-        schema={**service, **SCHEMA.polars()},
+        schema={**SERVICE_COLUMNS, **SCHEMA.polars()},
     )
 
 
@@ -50,12 +51,11 @@ def test_zeros_of_both_signs_are_one_group() -> None:
     assert [row[3] for row in shown(operator(), records((1, 0.0, 1), (2, -0.0, 1)))] == [1, 2]
 
 
-def test_null_keys_and_null_values_are_dropped_and_counted_and_move_no_clock() -> None:
+def test_null_keys_and_null_values_are_dropped_and_counted() -> None:
     own = operator()
     output = own.process(records((1, 1.0, 1), (9, None, 1), (8, 1.0, 1), nulls=(2,)), {}, BatchTime())
     assert output.frame.height == 1
     assert output.counters == {("r", "null_key"): 1, ("r", "null_value"): 1}
-    assert own.clocks == {"r": 1}
 
 
 def test_a_group_without_columns_is_the_whole_stream() -> None:
@@ -78,4 +78,4 @@ def test_a_group_that_never_matched_having_is_never_deleted() -> None:
 def test_nothing_waits() -> None:
     own = operator()
     own.process(records((1, 1.0, 1)), {}, BatchTime(now_ms=5))
-    assert (own.buffered_rows, own.due_in_ms, own.wakes_at_ms) == (0, None, None)
+    assert (own.buffered_rows, own.due_ms, own.wakes_at_ms) == (0, None, None)

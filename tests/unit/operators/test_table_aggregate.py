@@ -7,12 +7,14 @@ from typing import Any
 import polars as pl
 
 from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema
+from engine.frames.frames import SERVICE_COLUMNS
 from engine.frames.hashing import key_hash
 from engine.operators.aggregation.table_aggregate import TableAggregator, TableRegrouper
 from engine.operators.operators import BatchTime, OperatorOutput
 from engine.plan.operators.aggregation import AggregateColumn, TableAggregation, TableRegrouping
 from engine.state.segments.memory import MemorySegmentStore
 from engine.state.sorted.segment_list import MIN_MERGED
+from tests.batch_times import RunningTimes
 
 SCHEMA = Schema((("t.key", STRING), ("t.group", STRING), ("t.x", BIGINT)))
 COUNT_AND_SUM = (
@@ -35,25 +37,26 @@ def aggregator(having: str | None = None) -> TableAggregator:
     return TableAggregator(spec, regrouper().schema, None, MemorySegmentStore())
 
 
-def puts(*rows: Put) -> pl.DataFrame:
-    service = {"_pos": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_offset": pl.Int64}
+def puts(*rows: Put, first: int = 0) -> pl.DataFrame:
     return pl.DataFrame(
         {
-            "_pos": range(len(rows)),
+            "_pos": range(first, first + len(rows)),
             "_ts": [row[0] for row in rows],
             "_op": [int(row[2] == "-") for row in rows],
-            "_key_hash": [0] * len(rows),
+            "_key_hash": [None if row[1] is None else 0 for row in rows],
             "_offset": [100 + i for i in range(len(rows))],
+            "_rank": [None] * len(rows),
             "t.key": [row[1] for row in rows],
             "t.group": [None if row[2] == "-" else row[2] for row in rows],
             "t.x": [row[3] for row in rows],
         },
-        schema={**service, **SCHEMA.polars()},
+        schema={**SERVICE_COLUMNS, **SCHEMA.polars()},
     )
 
 
 def messages(*rows: Put, retention_ms: int | None = None) -> list[tuple[Any, ...]]:
-    output = regrouper(retention_ms).process(puts(*rows), {}, BatchTime())
+    frame = puts(*rows)
+    output = regrouper(retention_ms).process(frame, {}, RunningTimes().at([frame], is_table=True))
     return output.frame.select("_pos", "_ts", "_offset", "t.group", "t.$old.t.x", "t.$new.t.x", "t.$has_old", "t.$has_new").rows()
 
 
@@ -69,6 +72,13 @@ def test_a_row_that_stays_in_its_group_is_one_message() -> None:
 def test_a_row_that_moves_leaves_its_old_group_first() -> None:
     moved = messages((1, "a", "z", 5), (2, "a", "b", 7))[1:]
     assert moved == [(1, 2, 101, "z", 5, None, True, False), (1, 2, 101, "b", None, 7, False, True)]
+
+
+def test_the_new_groups_message_has_a_place_of_its_own_behind_the_old_groups() -> None:
+    """T1b: time rises between the two."""
+    frame = regrouper().process(puts((1, "a", "z", 5), (2, "a", "b", 7), (3, "a", None, 7)), {}, BatchTime()).frame
+    assert frame["_pos"].to_list() == [0, 1, 1, 2]
+    assert frame["_rank"].to_list() == [None, None, b"\1\0\0\0\1\0", None]
 
 
 def test_a_message_is_keyed_by_its_group() -> None:
@@ -91,7 +101,8 @@ def test_a_put_out_of_order_counts_in_an_unversioned_table_and_not_in_a_versione
 
 
 def test_a_put_older_than_retention_is_counted_and_kept_as_late() -> None:
-    output: OperatorOutput = regrouper(3).process(puts((10, "a", "x", 5), (6, "b", "x", 3), (7, None, "x", 1)), {}, BatchTime())
+    frame = puts((10, "a", "x", 5), (6, "b", "x", 3), (7, None, "x", 1))
+    output: OperatorOutput = regrouper(3).process(frame, {}, RunningTimes().at([frame], is_table=True))
     assert output.counters == {("t", "table_history_expired"): 1, ("t", "null_key"): 1}
     assert output.late.select("reason", "event_time_ms", "stream_time_ms", "offset").rows() == [
         ("table_history_expired", 6, 10, 101)
@@ -123,11 +134,13 @@ def test_zeros_of_both_signs_are_one_group() -> None:
     assert own.process(frame, {}, BatchTime()).frame["t.$has_old"].to_list() == [False, True]
 
 
-def test_the_clocks_are_the_greatest_times() -> None:
-    first, second = regrouper(), aggregator()
-    assert (first.clocks, second.clocks) == ({"t": None}, {"t": None})
-    second.process(first.process(puts((9, "a", "x", 5), (4, "b", "x", 5)), {}, BatchTime()).frame, {}, BatchTime())
-    assert (first.clocks, second.clocks) == ({"t": 9}, {"t": 9})
+def test_a_put_is_judged_by_the_puts_of_all_tasks_before_it() -> None:
+    times, own = RunningTimes(), regrouper(3)
+    of_others = puts((10, "b", "x", 5))
+    own.process(of_others.clear(), {}, times.at([of_others], is_table=True))
+    frame = puts((6, "a", "x", 5), (7, "a", "x", 6), first=1)
+    output = own.process(frame, {}, times.at([frame], is_table=True))
+    assert (output.frame["_pos"].to_list(), output.late["stream_time_ms"].to_list()) == ([2], [10])
 
 
 def test_a_trace_keeps_its_order_over_batches() -> None:
@@ -142,17 +155,19 @@ def test_a_trace_keeps_its_order_over_batches() -> None:
 
 
 def test_a_tombstone_of_a_versioned_table_is_remembered_as_long_as_an_older_put_is_accepted() -> None:
-    own = regrouper(10)
-    for row in [(5, "a", "-", None), *((6, f"b{i}", "x", i) for i in range(MIN_MERGED))]:
-        own.process(puts(row), {}, BatchTime())
-    output = own.process(puts((4, "a", "x", 1)), {}, BatchTime())
+    own, times = regrouper(10), RunningTimes()
+    rows = [(5, "a", "-", None), *((6, f"b{i}", "x", i) for i in range(MIN_MERGED)), (4, "a", "x", 1)]
+    for place, row in enumerate(rows):
+        frame = puts(row, first=place)
+        output = own.process(frame, {}, times.at([frame], is_table=True))
     assert (output.frame.height, output.counters) == (0, {("t", "out_of_order"): 1})
 
 
 def test_a_tombstone_of_a_versioned_table_is_forgotten_once_no_older_put_is_accepted() -> None:
-    own = regrouper(10)
-    for row in (*((5, f"a{i}", "-", None) for i in range(MIN_MERGED - 1)), (16, "b", "x", 1)):
-        own.process(puts(row), {}, BatchTime())
+    own, times = regrouper(10), RunningTimes()
+    for place, row in enumerate((*((5, f"a{i}", "-", None) for i in range(MIN_MERGED - 1)), (16, "b", "x", 1))):
+        frame = puts(row, first=place)
+        own.process(frame, {}, times.at([frame], is_table=True))
     assert kept_rows(own) == 1
 
 

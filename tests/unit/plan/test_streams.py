@@ -175,7 +175,8 @@ def test_corrections_are_marked_and_the_mark_is_shown_by_default() -> None:
 def test_changes_are_held_back_by_the_whole_key_before_the_select() -> None:
     bounds = {"max_rows": 5, "when_full": "emit_early"}
     plan = build(**COUNTED, window=HOURLY, suppress={**LIMITED, "buffer": bounds}, into=OUT)
-    _, held, _ = plan.stages[0].operators
+    (aggregated,), (held, _) = (stage.operators for stage in plan.stages)
+    assert (aggregated.name, plan.stages[0].exchange_key) == ("window", ()), "a bound is one task's (S4)"
     assert held == TimeLimitSuppression(
         "suppress",
         ("ad", "window_start", "window_end"),
@@ -227,8 +228,10 @@ def test_what_may_change_in_place_leaves_state_valid_and_nothing_else() -> None:
     assert fingerprint(joins=[CLICKS]) == fingerprint(joins=[{**CLICKS, "within": {**WITHIN, "grace": "1h"}}])
     assert fingerprint(joins=[CLICKS]) != fingerprint(joins=[{**CLICKS, "within": {**WITHIN, "after": "1h"}}])
     limited: dict[str, Any] = {**COUNTED, "select": None, "into": OUT}
-    more = {**LIMITED, "limit": "1h", "buffer": {"max_rows": 3}}
-    assert fingerprint(**limited, suppress=LIMITED) == fingerprint(**limited, suppress=more)
+    assert fingerprint(**limited, suppress=LIMITED) == fingerprint(**limited, suppress={**LIMITED, "limit": "1h"})
+    bounded = [{**LIMITED, "limit": "1h", "buffer": {"max_rows": rows}} for rows in (3, 5)]
+    assert fingerprint(**limited, suppress=bounded[0]) == fingerprint(**limited, suppress=bounded[1])
+    assert fingerprint(**limited, suppress=LIMITED) != fingerprint(**limited, suppress=bounded[0])
     assert fingerprint(**limited, suppress=LIMITED) != fingerprint(**limited)
     session = {"type": "session", "gap": "1m"}
     assert fingerprint(**limited, window=session) == fingerprint(**limited, window={**session, "grace": "1m", "retention": "9d"})
