@@ -11,9 +11,17 @@ import polars as pl
 from engine.frames.clocks import BEFORE_ALL_TIME, Clock
 from engine.frames.frames import KEY_HASH, OP, POS, RANK, TS
 from engine.operators.operators import BatchTime, TableProgress
+from engine.plan.model import Input, LateRecords, Output, Plan, Stage
 
 STREAMS = -1
 """The name of the time of the streams, beside the indices of tables."""
+
+
+def plan_reading(inputs: Sequence[Input]) -> Plan:
+    """Return a plan whose one stage reads inputs and does nothing."""
+    columns = inputs[0].schema
+    output = Output("out", "stream", columns, (), is_windowed=False, is_final=False, retention_ms=None)
+    return Plan("q", 1, tuple(inputs), (Stage(0, columns, inputs[0].index, ()),), output, LateRecords(0, 0))
 
 
 def unranked(frame: pl.DataFrame) -> pl.DataFrame:

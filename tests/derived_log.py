@@ -10,9 +10,8 @@ import polars as pl
 import psycopg
 
 from engine.commit.written import SharedRows
-from engine.frames.causes import CAUSE_COLUMNS
 from engine.frames.frames import HEAD, TS
-from engine.log.sequence import Numbered
+from engine.log.sequence import CAUSES, Numbered
 from engine.log.sequences import PLACE_COLUMNS, Advance, SequencedFeed, add_partitions, blocks_of, open_sequences, read_sequence
 from engine.log.storage import find_feed
 
@@ -21,16 +20,16 @@ SERVICE_COLUMNS = ("_offset", HEAD, *PLACE_COLUMNS)
 
 
 def caused(changes: pl.DataFrame, head: int | None = 5, first: int = 0) -> pl.DataFrame:
-    """Add the columns of causes to what a task emits: each row comes of a record of its own, in one lane.
+    """Add the columns that say where they stand to what a task emits: each row stands at the place of a record of its own.
 
     Args:
         changes: of the last stage.
         head: of all these records; None: each record's head is the event time of its row.
-        first: the first one's place.
+        first: the first one's position.
     """
-    places = pl.int_range(first, first + pl.len(), dtype=pl.Int64)
+    positions = pl.int_range(first, first + pl.len(), dtype=pl.Int64)
     heads = pl.col(TS) if head is None else pl.lit(head, pl.Int64)
-    values = zip(CAUSE_COLUMNS, (heads, pl.lit(0, pl.Int64), places), strict=True)
+    values = zip(CAUSES, (heads, positions, pl.lit(None, pl.Binary)), strict=True)
     return changes.with_columns(value.alias(name) for name, value in values)
 
 

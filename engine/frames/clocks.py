@@ -120,9 +120,9 @@ class Clock:
         if self.waits or other.waits:
             raise InvariantBroken("the times of two tables are joined behind an operator that waits")
         places, times = np.concatenate([self.places, other.places]), np.concatenate([self.times, other.times])
-        start = max(self.start, other.start)
-        silent = start if start == BEFORE_ALL_TIME else start + self.silence_ms
-        return replace(self, start=start, entered=min(self.entered, other.entered)).rising(places, times, silent)
+        start, silence_ms = max(self.start, other.start), max(self.silence_ms, other.silence_ms)
+        both = replace(self, start=start, silence_ms=silence_ms, entered=min(self.entered, other.entered))
+        return both.rising(places, times, start + silence_ms)
 
     def rising(self, places: I64, times: I64, silent: int) -> Clock:
         """Return the clock with the rises among records that may move it.

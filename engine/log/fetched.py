@@ -33,8 +33,11 @@ CROSS JOIN LATERAL (
 GROUP BY w.place HAVING sum(octet_length(b.payload)) <= %(most)s
 """
 
-_TOKENS_SQL: Final = "SELECT query_id, stage, task, token FROM log.task_state WHERE query_id = ANY(%s)"
-_TIMES_SQL: Final = "SELECT query_id, detail -> 'times' FROM log.commit WHERE query_id = ANY(%s)"
+_STATES_SQL: Final = """
+SELECT c.query_id, c.detail -> 'times', s.stage, s.task, s.token
+FROM log.commit c LEFT JOIN log.task_state s ON s.query_id = c.query_id WHERE c.query_id = ANY(%s)
+"""
+"""Tokens and times as of one commit: one statement, so one snapshot. A batch that only brings time leaves the tokens as they are."""
 
 
 class LogSplit(NamedTuple):
@@ -75,22 +78,20 @@ def fetch(connection: Connection, queries: Collection[UUID], splits: Sequence[Lo
     """
     feeds, partitions, starts, ends = (list(values) for values in zip(*splits, strict=True)) if splits else ([], [], [], [])
     with (
-        connection.cursor(row_factory=tuple_row) as tokens,
-        connection.cursor(row_factory=tuple_row) as times,
+        connection.cursor(row_factory=tuple_row) as states,
         connection.cursor(binary=True, row_factory=tuple_row) as batches,
     ):
         with connection.pipeline():
-            # Tokens and times are read in one statement's snapshot each: a commit between them shows as another token.
-            times.execute(_TIMES_SQL, (list(queries),))
-            tokens.execute(_TOKENS_SQL, (list(queries),))
+            states.execute(_STATES_SQL, (list(queries),))
             most = min(MOST_BYTES, MOST_TOGETHER // max(len(splits), 1))
             params = {"feeds": feeds, "partitions": partitions, "starts": starts, "ends": ends, "most": most}
             batches.execute(_BATCHES_SQL, params)
             heads = feed_heads(connection, set(feeds))
+        found = states.fetchall()
         return Fetched(
             frozenset(queries),
-            {(query, stage, task): token for query, stage, task, token in tokens},
+            {(query, stage, task): token for query, _, stage, task, token in found if token is not None},
             {splits[place - 1]: list(zip(bases, payloads, strict=True)) for place, bases, payloads in batches},
             heads,
-            dict(times),
+            {query: times for query, times, *_ in found},
         )

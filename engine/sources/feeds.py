@@ -37,8 +37,8 @@ class Split:
     """The input of one Spark task: ``[start, end)`` of a partition, on record boundaries. A connector may have a subclass of it.
 
     Attributes:
-        head: the least head of its first record (``engine.operators.tasks.order``): the batch's earlier records of the partition may
-            have a later one. None: only this partition is read, so heads decide nothing.
+        head: of the partition where the batch begins (``engine.operators.tasks.order``). None: only this partition is read, so heads
+            decide nothing.
     """
 
     partition: int
@@ -109,15 +109,8 @@ class FeedReader(Protocol):
         """Return the offset of the first record in ``[start, end)`` that moves the partition's head to ``bound_ms`` or later; else ``end``."""
         ...
 
-    def splits(self, partition: int, start: int, end: int, head: int | None) -> Sequence[Split]:
-        """Cut ``[start, end)`` into the inputs of single tasks.
-
-        Args:
-            partition: which.
-            start: where a batch begins.
-            end: where it ends.
-            head: the head at ``start``, from which the heads of the splits are computed; None: they are not needed.
-        """
+    def splits(self, partition: int, start: int, end: int) -> Sequence[Split]:
+        """Cut what a batch reads, ``[start, end)``, into the inputs of single tasks; nobody knows their heads yet."""
         ...
 
     def told_ms(self) -> int | None:

@@ -36,9 +36,10 @@ class _Rising:
         if not len(offsets):
             return
         found, risen = rises(offsets, times, self.last)
-        self.last = int(risen[-1])
-        self.offsets.append(found)
-        self.times.append(risen)
+        if len(found):
+            self.last = int(risen[-1])
+            self.offsets.append(found)
+            self.times.append(risen)
 
     def all(self) -> Rises:
         nothing = [np.empty(0, np.int64)]
@@ -57,6 +58,7 @@ class LaneTimes:
         self._head = _Rising()
         self._head.add(np.array([start]), np.array([NO_TS if head in (None, BEFORE_ALL_TIME) else head]))
         self._times: dict[int, _Rising] = {}
+        self._firsts: dict[int, int] = {}
         self._marks: Marks | None = None
 
     @property
@@ -69,9 +71,12 @@ class LaneTimes:
         self._head.add(offsets, times)
 
     def add_records(self, source_input: Input, accepted: pl.DataFrame) -> None:
-        """Add a relation's records as an input of it reads them, before its condition leaves any out (T1a)."""
-        is_out = _moves_nothing(source_input, accepted)
+        """Add a relation's records as an input of it reads them, at least one, before its condition leaves any out (T1a)."""
         offsets, times = accepted.get_column(OFFSET).to_numpy(), accepted.get_column(TS).to_numpy()
+        self._firsts.setdefault(source_input.index, int(offsets[0]))
+        if source_input.feed.is_derived:
+            return
+        is_out = _moves_nothing(source_input, accepted)
         if is_out is not None:
             offsets, times = offsets[~is_out], times[~is_out]
         self._times.setdefault(source_input.index, _Rising()).add(offsets, times)
@@ -79,13 +84,12 @@ class LaneTimes:
     def add_marks(self, marks: Marks, inputs: Sequence[Input]) -> None:
         """Add the marks of a derived relation, which alone move its time for the inputs that read it (P14)."""
         self._marks = marks
-        self._times = {each.index: _Rising() for each in inputs} if len(marks.numbers) else {}
-        for rising in self._times.values():
-            rising.add(marks.numbers + np.arange(len(marks.numbers)), marks.times)
+        for each in inputs if len(marks.numbers) else ():
+            self._times.setdefault(each.index, _Rising()).add(marks.numbers + np.arange(len(marks.numbers)), marks.times)
 
     def reading(self, feed_name: str, partition: int, end: int) -> LaneReading:
         """Return what the split says, up to the offset where it ends."""
-        times = {index: each.all() for index, each in self._times.items()}
+        times = {index: self._of_input(index) for index in sorted(self._times.keys() | self._firsts.keys())}
         if self._marks is None:
             return LaneReading(feed_name, partition, end, self._head.all(), times)
         marks = self._marks
@@ -99,6 +103,14 @@ class LaneTimes:
             feed_name, partition, end + len(marks.numbers), rises(slots[order], together[order]), times, marks.numbers,
             dict.fromkeys(times, marks.wait_ms) if marks.wait_ms else {},
         )  # fmt: skip
+
+    def _of_input(self, index: int) -> Rises:
+        """Return where the time of an input rises, behind the place of its first record."""
+        offsets, times = self._times.get(index, _Rising()).all()
+        if (first := self._firsts.get(index)) is None:
+            return offsets, times
+        earlier = 0 if self._marks is None else int(np.searchsorted(self._marks.numbers, first, "right"))
+        return np.append(first + earlier, offsets), np.append(BEFORE_ALL_TIME, times)
 
 
 def _moves_nothing(source_input: Input, accepted: pl.DataFrame) -> np.ndarray | None:

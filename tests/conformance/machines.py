@@ -13,8 +13,9 @@ from engine.expressions.types.types import STRING, ColumnType, Schema
 from engine.frames.frames import OFFSET, OP, SERVICE_COLUMNS, TS
 from engine.frames.hashing import key_hash
 from engine.operators.rows.table_filter import LATE_END
-from engine.operators.tasks.order import Slice, order_batch
+from engine.operators.tasks.order import BatchOrder, Slice, lane_readings, placed
 from engine.plan.model import Feed, Input, RelationSchema
+from tests.batch_times import plan_reading
 from tests.conformance.queries import case_of
 
 Step = dict[str, Any]
@@ -112,8 +113,9 @@ class MergeMachine:
                 rows = [(offset, None, record["ts"]) for offset, record in own]
                 frame = canonical(rows, [record["value"] for _, record in own], STRING).drop("key")
                 slices.append(Slice(item.index, item.feed.name, 0, frame))
-        ordered = order_batch(slices, self._inputs, self._position).frames
-        self._position += len(records)
+        batch = BatchOrder.of(plan_reading(self._inputs), lane_readings(slices, self._inputs), self._position, {}, 0)
+        ordered = placed(slices, self._inputs, batch)
+        self._position = batch.end
         self._offset += len(records)
         taken = [
             (row["_pos"], {"key": self._inputs[index].alias, "value": row[f"{self._inputs[index].alias}.value"], "ts": row[TS]})

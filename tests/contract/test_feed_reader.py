@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,15 +18,17 @@ import pytest
 from engine.errors import SourceUnavailable
 from engine.frames.arrow_frames import decode_frame
 from engine.frames.clocks import BEFORE_ALL_TIME
-from engine.frames.frames import HEAD
 from engine.log.feed_ends import feed_ends
 from engine.log.fetched import fetch
+from engine.operators.tasks.order import BatchOrder
 from engine.plan.model import Input
 from engine.postgres.postgres import Connection
 from engine.sources.chunks import NO_TS
 from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split
 from engine.sources.kafka.brokers import consumer_loop as taking
+from engine.sources.lane_times import decode_reading
 from engine.sources.packets import Packet
+from tests.batch_times import plan_reading
 from tests.contract.feeds import SAMPLES, Sample
 from tests.unit.records.relations import NOW_MS
 
@@ -61,20 +64,31 @@ def heads(sample: Sample) -> list[int]:
     return [int(head) for head in np.maximum.accumulate(np.array(sample.times))]
 
 
+def input_of(sample: Sample) -> Input:
+    return Input(0, "i", sample.relation, sample.feed, ("t", "v"), ("v",))
+
+
 def read(sample: Sample, splits: list[Split], reader: FeedReader | None = None) -> list[Packet]:
     reader = reader or sample.reader()
-    item = Input(0, "i", sample.relation, reader.feed, ("t", "v"), ("v",))
-    return [packet for split in splits for packet in reader.read(split, ReadRequest([item], NOW_MS, 1))]
+    return [packet for split in splits for packet in reader.read(split, ReadRequest([input_of(sample)], NOW_MS, 1))]
 
 
 def rows(packets: list[Packet]) -> pl.DataFrame:
     frames = [decode_frame(packet.blob) for packet in packets if packet.kind == "data"]
-    return pl.concat(frames).sort("_offset") if frames else pl.DataFrame({"v": [], HEAD: []}, {"v": pl.Int64, HEAD: pl.Int64})
+    return pl.concat(frames).sort("_offset") if frames else pl.DataFrame({"v": []}, {"v": pl.Int64})
+
+
+def heads_in(sample: Sample, packets: list[Packet]) -> list[int]:
+    """Return the head of each record, as whoever gets what the readers say knows it."""
+    said = [decode_reading(sample.feed.name, 0, packet.blob) for packet in packets if packet.kind == "times"]
+    order = BatchOrder.of(plan_reading([input_of(sample)]), said, 0, {}, 0)
+    offsets = rows(packets)["_offset"].to_numpy()
+    return order.heads(order.positions(0, sample.feed.name, 0, offsets)).tolist()
 
 
 def values(sample: Sample, start: int, end: int) -> list[int]:
     """Return which records ``[start, end)`` holds."""
-    splits = list(sample.reader().splits(0, start, end, None)) if start < end else []
+    splits = list(sample.reader().splits(0, start, end)) if start < end else []
     found: list[int] = rows(read(sample, splits))["v"].to_list()
     return found
 
@@ -93,7 +107,7 @@ def test_progress_says_what_a_split_held(sample: Sample) -> None:
     end = sample.reader().ends()[0]
     told = [
         json.loads(packet.blob)
-        for packet in read(sample, list(sample.reader().splits(0, 0, end, None)))
+        for packet in read(sample, list(sample.reader().splits(0, 0, end)))
         if packet.kind == "progress"
     ]
     places = [place for part in told for place in (part["start_offset"], part["end_offset"])]
@@ -158,12 +172,12 @@ def test_splits_bring_the_heads_of_their_records(sample: Sample) -> None:
     middle = reader.first_at(0, 0, end, all_heads[60])
     before = len(values(sample, 0, middle))
     for start, head, expected in ((0, BEFORE_ALL_TIME, all_heads), (middle, all_heads[before - 1], all_heads[before:])):
-        splits = list(reader.splits(0, start, end, head))
+        splits = [replace(split, head=head) for split in reader.splits(0, start, end)]
         places = [place for split in splits for place in (split.start, split.end)]
         assert places == sorted(places)
         assert (places[0], places[-1]) == (start, end)
         assert all(split.weight_bytes > 0 for split in splits)
-        assert rows(read(sample, splits))[HEAD].to_list() == expected
+        assert heads_in(sample, read(sample, splits)) == expected
 
 
 def test_reading_begins_where_it_is_told_to(sample: Sample) -> None:
@@ -177,7 +191,7 @@ def test_reading_begins_where_it_is_told_to(sample: Sample) -> None:
 
 def test_a_reader_pickles(sample: Sample) -> None:
     reader = sample.reader()
-    splits = list(reader.splits(0, 0, reader.ends()[0], BEFORE_ALL_TIME))
+    splits = list(reader.splits(0, 0, reader.ends()[0]))
     again, parts = pickle.loads(pickle.dumps((reader, splits)))  # noqa: S301 - as Spark does
     assert again.feed == reader.feed
     assert rows(read(sample, parts, again)).equals(rows(read(sample, splits)))
@@ -192,10 +206,9 @@ def test_ends_are_where_a_feed_that_is_announced_says_them(sample: Sample) -> No
 
 def test_what_is_fetched_beforehand_is_what_is_read(sample: Sample) -> None:
     reader = sample.reader()
-    splits = list(reader.splits(0, 0, reader.ends()[0], None))
+    splits = list(reader.splits(0, 0, reader.ends()[0]))
     wanted = [found for split in splits if (found := reader.fetchable(split)) is not None]
-    item = Input(0, "i", sample.relation, reader.feed, ("t", "v"), ("v",))
-    request = ReadRequest([item], NOW_MS, 1, fetch(sample.connection, [], wanted))
+    request = ReadRequest([input_of(sample)], NOW_MS, 1, fetch(sample.connection, [], wanted))
     assert rows([packet for split in splits for packet in reader.read(split, request)]).equals(rows(read(sample, splits)))
 
 
@@ -209,7 +222,7 @@ def test_a_feed_that_ends_before_what_was_read_is_an_error_that_says_so(sample: 
 
 def test_what_cannot_be_read_now_is_tried_again(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taking, "SILENT_S", 2.0)
-    splits = sample.reader().splits(0, 0, sample.reader().ends()[0], None)
+    splits = sample.reader().splits(0, 0, sample.reader().ends()[0])
     sample.take_away(sample)
     with pytest.raises(SourceUnavailable):
         read(sample, list(splits))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,14 +10,17 @@ import numpy.typing as npt
 import polars as pl
 
 from engine.frames.arrow_frames import decode_frame
-from engine.frames.frames import HEAD, POS
-from engine.operators.tasks.order import Slice, order_batch
+from engine.frames.frames import POS
+from engine.operators.tasks.order import BatchOrder, Slice, placed
 from engine.plan.model import Input
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.batch_planner import BatchPlanner
 from engine.runtime.planning.cursors import new_cursor, open_feeds, start_positions
-from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
+from engine.runtime.planning.source_spec import SourceSpec
 from engine.runtime.source import PacketReader
+from engine.sources.lane_times import decode_reading
+from engine.sources.packets import Packet
+from tests.batch_times import plan_reading
 
 Record = tuple[int, int, int]
 """Input, partition, offset."""
@@ -30,7 +33,8 @@ class Backlog:
     Attributes:
         batches: how many it took.
         splits: how many splits were read.
-        heads: of each record, as the workers gave it.
+        next_position: behind the records read.
+        heads: of each record, as all tasks know it.
         times: of each record, likewise.
     """
 
@@ -40,6 +44,7 @@ class Backlog:
     max_bytes: int = 1 << 40
     batches: int = 0
     splits: int = 0
+    next_position: int = 0
     heads: dict[Record, int] = field(default_factory=dict)
     times: dict[Record, int] = field(default_factory=dict)
 
@@ -54,33 +59,31 @@ class Backlog:
         while (end := planner.next_cursor(offset)) is not offset:
             groups = planner.groups(offset, end)
             self.batches, self.splits = self.batches + 1, self.splits + sum(len(group.splits) for group in groups)
-            order += self._ordered([item for group in groups for item in self._slices(reader, group)])
+            order += self._ordered([packet for group in groups for packet in reader.read(group)])
             offset = end
         return order
 
-    def _slices(self, reader: PacketReader, group: SplitGroup) -> Iterator[Slice]:
-        for packet in reader.read(group):
-            if packet.kind == "data":
-                source = self.inputs[packet.input]
-                yield Slice(source.index, source.feed.name, packet.partition, decode_frame(packet.blob))
-
-    def _ordered(self, slices: Sequence[Slice]) -> list[Record]:
-        for item in slices:
-            for offset, time, head in item.frame.select("_offset", "_ts", HEAD).iter_rows():
-                record = (item.input_index, item.partition, offset)
+    def _ordered(self, packets: Sequence[Packet]) -> list[Record]:
+        """Return the records of a batch in order; note their heads and times."""
+        feeds = [each.feed.name for each in self.inputs]
+        readings = [
+            decode_reading(feeds[each.input], each.partition, each.blob) for each in packets if each.kind == "times"
+        ]
+        batch = BatchOrder.of(plan_reading(self.inputs), readings, self.next_position, {}, 0)
+        self.next_position = batch.end
+        found = []
+        for index, partition, frame in self._parts(packets):
+            (own,) = placed([Slice(index, feeds[index], partition, frame)], self.inputs, batch).values()
+            heads = batch.heads(own.get_column(POS).to_numpy()).tolist()
+            for (position, offset, time), head in zip(own.select(POS, "_offset", "_ts").iter_rows(), heads, strict=True):
+                record = (index, partition, offset)
                 assert record not in self.heads, "no record comes twice"
                 self.heads[record], self.times[record] = head, time
-        marked = [
-            Slice(item.input_index, item.feed_name, item.partition, item.frame.with_columns(at=pl.lit(item.partition)))
-            for item in slices
-        ]
-        placed = order_batch(marked, self.inputs, 0).frames
-        rows = [
-            (position, (index, at, offset))
-            for index, frame in placed.items()
-            for position, at, offset in frame.select(POS, f"{self.inputs[index].alias}.at", "_offset").iter_rows()
-        ]
-        return [record for _, record in sorted(rows)]
+                found.append((position, record))
+        return [record for _, record in sorted(found)]
+
+    def _parts(self, packets: Sequence[Packet]) -> list[tuple[int, int, pl.DataFrame]]:
+        return [(each.input, each.partition, decode_frame(each.blob)) for each in packets if each.kind == "data"]
 
 
 def merged(lanes: Sequence[tuple[Sequence[int], npt.NDArray[np.int64]]]) -> list[tuple[int, int]]:

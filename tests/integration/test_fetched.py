@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from engine.commit.task_states import TaskState, write_states
 from engine.errors import RecordsRemoved, SourceUnavailable
@@ -93,18 +95,23 @@ def test_an_end_that_is_no_longer_there_is_found(conn: Connection, reader: LogRe
 def test_a_feed_that_goes_meanwhile_is_told(conn: Connection, reader: LogReader) -> None:
     split = Split(0, 0, 9, None)
     fetched = fetch(conn, [], [reader.fetchable(split)])
-    gone = Fetched(fetched.queries, fetched.tokens, fetched.batches, {})
+    gone = replace(fetched, heads={})
     with pytest.raises(SourceUnavailable):
         read(reader, split, gone)
 
 
-def test_tokens_are_those_of_the_queries_asked_for(conn: Connection) -> None:
+def test_tokens_and_times_are_those_of_the_queries_asked_for(conn: Connection) -> None:
     asked, other = uuid4(), uuid4()
     for query in (asked, other):
-        conn.execute("INSERT INTO log.commit (query_id, checkpoint_id, epoch) VALUES (%s, %s, 1)", (query, uuid4()))
+        conn.execute(
+            "INSERT INTO log.commit (query_id, checkpoint_id, epoch, detail) VALUES (%s, %s, 1, %s)",
+            (query, uuid4(), Jsonb({"times": {"next_position": 7}})),
+        )
         with conn.cursor() as cursor:
             write_states(cursor, query, {(0, 0): TaskState("first", "{}"), (1, 2): TaskState("second", "{}")})
-    found = fetch(conn, [asked], [])
-    assert found.queries == {asked}
+    conn.execute("INSERT INTO log.commit (query_id, checkpoint_id, epoch) VALUES (%s, %s, 1)", (new := uuid4(), uuid4()))
+    found = fetch(conn, [asked, new], [])
+    assert found.queries == {asked, new}
+    assert found.times == {asked: {"next_position": 7}, new: None}
     assert found.tokens == {(asked, 0, 0): "first", (asked, 1, 2): "second"}
     assert log.find_feed(conn, "nothing") is None

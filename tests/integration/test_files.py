@@ -53,7 +53,7 @@ def read(reader: FeedReader, start: int = 0, of: RelationSchema = EVENTS, since:
     end = reader.ends()[0]
     chosen = Input(0, "i", of, reader.feed, of.columns.names, of.columns.names[:1], start=since)
     request = ReadRequest([chosen], NOW_MS, 1)
-    return [packet for split in reader.splits(0, start, end, None) for packet in reader.read(split, request)], end
+    return [packet for split in reader.splits(0, start, end) for packet in reader.read(split, request)], end
 
 
 def values(packets: list[Packet], column: str = "v") -> list[Any]:
@@ -283,8 +283,8 @@ def test_files_and_directories_that_are_gone_are_unavailable(tmp_path: Path, dsn
     end = reader.ends()[0]
     (tmp_path / "a").unlink()
     with pytest.raises(SourceUnavailable):
-        reader.splits(0, 0, end, None) and [
-            list(reader.read(s, ReadRequest([], NOW_MS, 1))) for s in reader.splits(0, 0, end, None)
+        reader.splits(0, 0, end) and [
+            list(reader.read(s, ReadRequest([], NOW_MS, 1))) for s in reader.splits(0, 0, end)
         ]
 
 
@@ -303,7 +303,7 @@ def test_a_file_that_is_gone_fails_only_what_reaches_it(tmp_path: Path, dsn: str
             seen = reader.chunks(0, 0, limit, is_dated=True)
             assert [chunk.max_ts for chunk in seen] == [number * 1000 for number in range(gone)]
         position = seen[-1].end_offset
-        assert reader.splits(0, 0, position, -1)[-1].end == position
+        assert reader.splits(0, 0, position)[-1].end == position
     with pytest.raises(SourceUnavailable):
         reader.chunks(0, position, ALL, is_dated=True)
 
@@ -376,7 +376,7 @@ def test_small_splits_give_the_records_of_large_ones(tmp_path: Path, dsn: str, f
 
 
 def read_between(reader: FeedReader, start: int, end: int) -> list[Packet]:
-    return [packet for split in reader.splits(0, start, end, None) for packet in reader.read(split, request_of(reader))]
+    return [packet for split in reader.splits(0, start, end) for packet in reader.read(split, request_of(reader))]
 
 
 def request_of(reader: FeedReader) -> ReadRequest:
@@ -402,7 +402,8 @@ def test_event_times_of_a_csv_file_are_found_also_behind_what_is_refused(tmp_pat
     end = reader.ends()[0]
     assert max(chunk.max_ts or 0 for chunk in reader.chunks(0, 0, ALL, is_dated=True)) == 4_000
     assert reader.first_at(0, 0, end, 3_500) == len("k,t,v\n" + "\n".join(lines[:4])) + 1
-    dated = [packet for split in reader.splits(0, 0, end, 0) for packet in reader.read(split, request_of(reader))]
+    splits = [replace(split, head=0) for split in reader.splits(0, 0, end)]
+    dated = [packet for split in splits for packet in reader.read(split, request_of(reader))]
     assert (values(dated), rejects(dated)) == (values(read(reader)[0]), rejects(read(reader)[0]))
 
 
@@ -543,7 +544,7 @@ def test_a_parquet_file_that_loses_its_end_between_looks_is_waited_for(tmp_path:
     frame(1, 2, 3).write_parquet(path)
     reader = open_feed(dsn, feed_of(tmp_path, "parquet"), [EVENTS])
     end = reader.ends()[0]
-    splits = reader.splits(0, 1, end, None)
+    splits = reader.splits(0, 1, end)
     whole = path.read_bytes()
     path.write_bytes(whole[:-8])
     chosen = Input(0, "i", EVENTS, reader.feed, EVENTS.columns.names, EVENTS.columns.names[:1])

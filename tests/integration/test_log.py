@@ -54,7 +54,7 @@ def input_of(of: RelationSchema = EVENTS, index: int = 0, **more: Any) -> Input:
 
 def packets(reader: FeedReader, *inputs: Input, tasks: int = 1, partition: int = 0) -> list[Packet]:
     end = reader.ends()[partition]
-    splits = reader.splits(partition, reader.starts("earliest")[partition], end, None)
+    splits = reader.splits(partition, reader.starts("earliest")[partition], end)
     return [packet for split in splits for packet in reader.read(split, ReadRequest(inputs, NOW_MS, tasks))]
 
 
@@ -242,7 +242,7 @@ def test_a_reader_hands_out_canonical_records_by_task(conn: Connection, dsn: str
     reader = open_feed(dsn, FEED, [EVENTS])
     found = packets(reader, input_of(columns=("k", "v")), tasks=2)
     frame = records_of(found)
-    assert frame.columns == ["_key_hash", "_ts", "_offset", "_op", "_head", "k", "v"]
+    assert frame.columns == ["_key_hash", "_ts", "_offset", "_op", "k", "v"]
     assert frame.select("_ts", "_offset", "k").rows() == [
         (0, 0, "a"),
         (1, 1, "b"),

@@ -26,7 +26,7 @@ from engine.frames.arrow_frames import encode_frame
 from engine.frames.frames import LATE_SCHEMA
 from engine.log.sequences import make_result_feed, trim_sequence
 from engine.log.storage import append_batches, encode_batch, ensure_feed
-from engine.plan.model import LateRecords, Output, Plan, Stage
+from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.row_operators import Projection
 from engine.plan.result_feeds import result_feed
 from engine.postgres.fence import claim_epoch
@@ -34,6 +34,7 @@ from engine.postgres.postgres import connect
 from engine.sources.log.replay_reader import replay_feed
 from engine.sources.packets import Packet
 from tests.derived_log import caused, read_derived
+from tests.integration.test_sink import times
 
 HOUR_MS = 3_600_000
 KEEP = Retaining(HOUR_MS, 24 * HOUR_MS)
@@ -61,7 +62,9 @@ class Query:
 
     def __init__(self, connection: psycopg.Connection[Any], dsn: str, result: Output) -> None:
         self.connection, self.output, self.id, self.checkpoint = connection, result, uuid4(), uuid4()
-        self.plan = Plan("q", 1, (), (Stage(0, result.columns, 0, (Projection(()),)),), result, LateRecords(100, 10**12))
+        relation = RelationSchema("s", "stream", result.columns, (), None, None, None, None, None)
+        source = Input(0, "s", relation, Feed("log:s", "log", "s"), result.columns.names, ())
+        self.plan = Plan("q", 1, (source,), (Stage(0, result.columns, 0, (Projection(()),)),), result, LateRecords(100, 10**12))
         with connection.transaction():
             if result.kind == "table":
                 create_view(connection, result)
@@ -82,8 +85,9 @@ class Query:
         """Commit one batch, retain it and note what is there."""
         self.batch += 1
         packets = [
-            packet("stats", {"stage": 0, "task": 0, "clocks": {"x": at_ms}, "buffered": {}, "counters": [["s", "seen", 1]]}),
+            packet("stats", {"stage": 0, "task": 0, "buffered": {}, "counters": [["s", "seen", 1]]}),
             packet("cursor", {"feeds": {"log:s": {"0": self.batch}}}),
+            times(self.batch + 1, at_ms, start=self.batch),
             packet(
                 "progress",
                 {

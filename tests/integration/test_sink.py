@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 import polars as pl
 import psycopg
 import pytest
@@ -30,12 +31,15 @@ from engine.errors import EpochFenced, InvariantBroken, ResultUnwritable, SinkUn
 from engine.expressions.types.types import Schema, parse_type
 from engine.frames.arrow_frames import encode_frame
 from engine.log.sequences import make_result_feed
+from engine.operators.tasks.order import LaneReading
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.foreign_key_join import ForeignKeyResult
 from engine.plan.operators.row_operators import Projection
 from engine.plan.operators.suppression import TimeLimitSuppression
 from engine.plan.result_feeds import change_feed
 from engine.postgres.fence import claim_epoch
+from engine.sources.chunks import NO_TS
+from engine.sources.lane_times import encode_reading
 from engine.sources.packets import Packet
 from tests.derived_log import caused, derived_rows, read_derived
 
@@ -54,7 +58,9 @@ def plan(kind: Any, columns: dict[str, str], key: tuple[str, ...], **more: Any) 
         retention_ms=more.get("retention_ms"),
     )
     stage = Stage(0, schema, 0, (Projection(()),))
-    return Plan("q", 1, (), (stage,), output, LateRecords(more.get("max_rows", 100), 10**12))
+    relation = RelationSchema("s", "stream", schema, (), None, None, None, None, None)
+    source = Input(0, "s", relation, Feed("log:s", "log", "s"), schema.names, ())
+    return Plan("q", 1, (source,), (stage,), output, LateRecords(more.get("max_rows", 100), 10**12))
 
 
 def data(frame: pl.DataFrame, ordinal: int = 0) -> Packet:
@@ -68,8 +74,16 @@ def progress(end: int) -> Packet:
     return Packet(0, "progress", 0, 0, 0, 0, None, None, 1_000, json.dumps(body).encode())
 
 
-def stats(clock: int, counters: list[Any] | None = None) -> Packet:
-    body = {"stage": 0, "task": 0, "clocks": {"window": clock}, "buffered": {"window": 3}, "counters": counters or []}
+def times(end: int, head: int | None, start: int = 0, partition: int = 0) -> Packet:
+    """What the reader of a split says of its lane: head and time are ``head`` from its first record on; None: no record moves them."""
+    first = np.array([start])
+    moved = np.array([] if head is None else [start], np.int64), np.array([] if head is None else [head], np.int64)
+    reading = LaneReading("log:s", partition, end, (first, np.array([NO_TS if head is None else head])), {0: moved})
+    return Packet(0, "times", 0, partition, start, 0, None, None, 1_000, encode_reading(reading))
+
+
+def stats(counters: list[Any] | None = None, **more: Any) -> Packet:
+    body = {"stage": 0, "task": 0, "buffered": {"window": 3}, "counters": counters or [], **more}
     return Packet(0, "stats", 0, 0, 0, 0, None, None, 1_000, json.dumps(body).encode())
 
 
@@ -114,13 +128,14 @@ def sink_for(conn: psycopg.Connection[Any], dsn: str, a_plan: Plan, epoch: int =
 
 def test_a_batch_is_folded_to_the_last_value_per_key_and_the_change_feed_keeps_all(conn: Any, dsn: str) -> None:
     sink = sink_for(conn, dsn, plan("table", {"k": "string", "v": "bigint"}, ("k",)))
-    sink.commit(0, table(data(changes(k=["a", "b", "a"], v=[1, 2, 3])), progress(3), stats(9)))
+    sink.commit(0, table(data(changes(k=["a", "b", "a"], v=[1, 2, 3])), progress(3), times(3, 9), stats()))
     assert sorted(conn.execute("SELECT k, v, _ts FROM views.result").fetchall()) == [("a", 3, 5), ("b", 2, 5)]
     assert derived_rows(conn, change_feed("result")).height == 3
     position, clock, detail = conn.execute("SELECT position, stream_time_ms, detail FROM log.commit").fetchone()
     assert position == {"log:s": {"0": 3}}
     assert clock == 7
     assert detail["emitted_rows"] == 3
+    assert (detail["times"]["times"], detail["times"]["next_position"]) == ({"0": 9}, 4)
     sink.close()
 
 
@@ -144,7 +159,10 @@ def test_state_and_cursor_are_committed_with_the_results_and_not_otherwise(conn:
     late.close()
     assert load_committed_state(conn, QUERY, CHECKPOINT) == CommittedState(1, {"feeds": {"log:s": {"0": 2}}}, Layout(2, 0, 2**63))
     assert load_states(conn, QUERY) == {(0, 0): old, (0, 1): new}
-    assert load_changed(conn, QUERY, 0, {0: old.token, 1: old.token, 2: None}) == {1: new, 2: None}
+    states, times_behind = load_changed(conn, QUERY, 0, {0: old.token, 1: old.token, 2: None})
+    assert states == {1: new, 2: None}
+    assert times_behind is not None
+    assert times_behind["next_position"] == 2
     sink.close()
 
 
@@ -451,21 +469,21 @@ def test_operators_of_one_name_are_told_apart_by_their_stage_and_what_no_longer_
     sink = sink_for(conn, dsn, replace(a_plan, stages=stages))
 
     def report(stage: int, **parts: Any) -> Packet:
-        body = {"stage": stage, "task": 0, "clocks": {}, "buffered": {"c": 0}, "counters": [], "work_ms": 7, **parts}
+        body = {"stage": stage, "task": 0, "buffered": {"c": 0}, "counters": [], "work_ms": 7, **parts}
         return Packet(0, "stats", 0, 0, 0, 0, None, None, 1_000, json.dumps(body).encode())
 
     held = {"buffered": {"c": 4, "suppress": 2}, "buffered_bytes": {"suppress": 90}, "oldest_ms": {"suppress": 11, "c": 5}}
-    sink.commit(0, table(report(0, clocks={"c": 3, "c.table": 4}, **held), report(1, clocks={"c": 9})))
+    sink.commit(0, table(report(0, **held), report(1), times(3, 9)))
     detail, clock = conn.execute("SELECT detail, stream_time_ms FROM log.commit").fetchone()
-    assert detail["clocks"] == {"c@0": {"0": 3}, "c@0.table": {"0": 4}, "c@1": {"0": 9}}
+    assert detail["clocks"] == {"c@0": 9, "suppress": 9, "c@1": 4}, "one time for all tasks, behind what waited before"
     assert detail["buffered"] == {"c@0": {"0": 4}, "suppress": {"0": 2}, "c@1": {"0": 0}}
     assert (detail["buffered_bytes"], detail["oldest_ms"]) == ({"suppress": {"0": 90}}, {"suppress": {"0": 11}, "c@0": {"0": 5}})
     assert detail["phases_ms"]["process"] == 14
-    assert clock == 9
+    assert clock == 4
     sink.commit(1, table(report(0, buffered={"c": 0, "suppress": 1}, oldest_ms={"suppress": 20})), {"spark_plan": 3})
     (detail,) = conn.execute("SELECT detail FROM log.commit").fetchone()
     assert detail["oldest_ms"] == {"suppress": {"0": 20}}
-    assert detail["clocks"]["c@0"] == {"0": 3}
+    assert detail["clocks"]["c@0"] == 9
     assert (detail["phases_ms"].keys(), detail["phases_ms"]["spark_plan"]) == ({"process", "sink", "spark_plan"}, 3)
     sink.commit(2, table(report(0)))
     (detail,) = conn.execute("SELECT detail FROM log.commit").fetchone()

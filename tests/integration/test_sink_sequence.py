@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,28 +12,22 @@ import pytest
 
 from engine.commit.sink import REPLAYED
 from engine.commit.views import drop_view
-from engine.expressions.types.types import Schema, parse_type
-from engine.frames.causes import CAUSE_COLUMNS
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
-from engine.operators.tasks.order import NO_LANE
-from engine.plan.model import Feed, Input, Plan, RelationSchema
+from engine.log.sequence import CAUSES
+from engine.plan.model import Plan
 from engine.plan.result_feeds import change_feed
 from engine.sources.packets import Packet
 from tests.derived_log import derived_rows, read_derived
-from tests.integration.test_sink import QUERY, data, plan, sink_for, table
+from tests.integration.test_sink import QUERY, data, plan, sink_for, table, times
 
 Connection = psycopg.Connection[Any]
 Row = tuple[str | None, int, int]
-"""Key, head and place of the record that caused it, in the first lane."""
-
-SCHEMA = Schema((("k", parse_type("string")),))
-SOURCE = RelationSchema("s", "stream", SCHEMA, (), None, None, None, None, None)
+"""Key, head and position of the record that caused it."""
 
 
 def of_tasks(kind: Any, tasks: int) -> Plan:
     """A plan of so many tasks that reads two partitions of one feed."""
-    source = Input(0, "s", SOURCE, Feed("log:s", "log", "s"), ("k",), ())
-    return replace(plan(kind, {"k": "string"}, ("k",) if kind == "table" else ()), tasks=tasks, inputs=(source,))
+    return replace(plan(kind, {"k": "string"}, ("k",) if kind == "table" else ()), tasks=tasks)
 
 
 @pytest.fixture
@@ -46,22 +39,14 @@ def conn(dsn: str) -> Iterator[Connection]:
         drop_view(connection, "result")
 
 
-def made(ordinal: int, *rows: Row, lane: int = 0) -> Packet:
+def made(ordinal: int, *rows: Row) -> Packet:
     """What one task made."""
     frame = pl.DataFrame(
-        [(5, 0, key, head, lane, place) for key, head, place in rows],
-        schema={"_ts": pl.Int64, "_op": pl.Int8, "k": pl.String, **dict.fromkeys(CAUSE_COLUMNS, pl.Int64)},
+        [(5, 0, key, head, position, None) for key, head, position in rows],
+        schema={"_ts": pl.Int64, "_op": pl.Int8, "k": pl.String} | dict(zip(CAUSES, (pl.Int64, pl.Int64, pl.Binary), strict=True)),
         orient="row",
     )
     return data(frame, ordinal)
-
-
-def read(end: int, head: int | None, start: int = 0, partition: int = 0) -> Packet:
-    body = {
-        "feed": "log:s", "partition": partition, "start_offset": start, "end_offset": end, "rows": end - start,
-        "accepted": end - start, "max_ts": head, "head": head,
-    }  # fmt: skip
-    return Packet(0, "progress", 0, partition, start, 0, None, None, 1_000, json.dumps(body).encode())
 
 
 def keys(conn: Connection, name: str = "result") -> list[str]:
@@ -89,29 +74,22 @@ def test_rows_of_several_tasks_stand_by_what_caused_them(conn: Connection, dsn: 
 
 def test_what_was_read_without_a_result_moves_on_how_far_the_merge_has_come(conn: Connection, dsn: str) -> None:
     sink = sink_for(conn, dsn, of_tasks("stream", 2))
-    sink.commit(0, table(read(3, None)))
+    sink.commit(0, table(times(3, None)))
     assert facts(conn)[:2] == (0, None)
-    sink.commit(1, table(read(5, 40, start=3), read(2, 60, partition=1)))
+    sink.commit(1, table(times(5, 40, start=3), times(2, 60, partition=1)))
     assert facts(conn)[:2] == (0, 60)
-    sink.commit(2, table(read(6, 50, start=5), made(1, ("late", 50, 5))))
+    sink.commit(2, table(times(6, 50, start=5), made(1, ("late", 50, 5))))
     assert facts(conn)[:2] == (1, 60)
     assert pl.concat(list(read_derived(conn, "result")))["_head"].to_list() == [60], "heads never fall along the numbers"
     sink.close()
 
 
-def test_heads_of_splits_that_do_not_know_what_is_before_them_are_lifted(conn: Connection, dsn: str) -> None:
-    sink = sink_for(conn, dsn, of_tasks("stream", 2))
-    sink.commit(0, table(read(2, 90), read(4, 30, start=2), made(0, ("a", 90, 1)), made(1, ("b", 30, 3))))
-    assert pl.concat(list(read_derived(conn, "result")))["_head"].to_list() == [90, 90]
-    sink.close()
-
-
 def test_what_the_clock_causes_stands_before_the_records_or_behind_them(conn: Connection, dsn: str) -> None:
     sink = sink_for(conn, dsn, of_tasks("stream", 2))
-    early, late = (BEFORE_ALL_TIME, 70), (AFTER_ALL_TIME, 80)
-    batch = [made(ordinal, (f"{ordinal} early", *early), lane=NO_LANE) for ordinal in (0, 1)]
-    batch += [made(1, ("record", 9, 0)), made(0, ("0 late", *late), lane=NO_LANE)]
-    sink.commit(0, table(read(1, 9), *(replace(packet, first_offset=number) for number, packet in enumerate(batch))))
+    early, late = (BEFORE_ALL_TIME, 0), (AFTER_ALL_TIME, 3)
+    batch = [made(ordinal, (f"{ordinal} early", *early)) for ordinal in (0, 1)]
+    batch += [made(1, ("record", 9, 2)), made(0, ("0 late", *late))]
+    sink.commit(0, table(times(1, 9), *(replace(packet, first_offset=number) for number, packet in enumerate(batch))))
     assert keys(conn) == ["0 early", "1 early", "record", "0 late"]
     assert pl.concat(list(read_derived(conn, "result")))["_head"].to_list()[2:] == [9, 9]
     sink.close()

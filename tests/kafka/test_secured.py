@@ -132,4 +132,4 @@ def pickled(dsn: str, topic: str) -> str:
     names = relation.columns.names
     with pytest.raises(Exception, match="connection 'plain'"):  # the key is the service's alone
         list(reader.read(Split(0, 0, 10), ReadRequest([Input(0, "i", relation, feed, names, names[:1])], 0, 1)))
-    return pickle.dumps([reader, reader.splits(0, 0, 10, None)]).decode("latin-1")
+    return pickle.dumps([reader, reader.splits(0, 0, 10)]).decode("latin-1")

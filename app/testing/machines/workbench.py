@@ -177,7 +177,7 @@ class _Query:
                     lanes[name, partition].add_marks(self._feeds[name].marks(start, end), inputs)
             for frame in self._feeds[name].read(item.source_name, partition, start, end):
                 accepted = frame if item.part_of is None else _of_part(frame, item, now_ms)
-                if accepted.height and not item.feed.is_derived:
+                if accepted.height:
                     lanes[name, partition].add_records(item, accepted)
                 records = for_input(accepted, item)
                 if records.height:

@@ -22,7 +22,7 @@ from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Cl
 from engine.frames.frames import HEAD, KEY_HASH, OFFSET, OP, POS, RANK, SERVICE_COLUMNS, TS, only, with_series
 from engine.frames.places import place_order
 from engine.plan.model import Input, Plan
-from engine.plan.times import clocks_before, first_input, time_sources
+from engine.plan.times import clocks_before, first_input, time_sources, triggering_inputs
 
 UPSTREAM: Final = -1
 """Stands for an input index: what the stage before emits."""
@@ -60,9 +60,10 @@ class LaneReading:
         feed_name: ``Feed.name``.
         partition: partition of the feed.
         end: the offset behind the last record.
-        heads: where the head rises; its first entry is the first record.
+        heads: where the head rises; its first entry is where the part begins.
         times: input index → where the time of its relation rises: a record moves it unless the stage that reads it drops it for a null
-            key or value (T1a); of a derived relation its marks do (P14).
+            key or value (T1a); of a derived relation its marks do (P14). Before these stands the relation's first record, with
+            ``BEFORE_ALL_TIME``: it may move nothing.
         marks: numbers of the records before which a mark stands, non-decreasing; a mark has a place of its own, right before that record.
             With marks ``heads``, ``times`` and ``end`` count *slots* instead of offsets: the offset and the marks up to it.
         waits: input index → how far behind its sources that relation's time is at most (L).
@@ -128,7 +129,13 @@ class BatchOrder:
         for reading in readings:
             known |= {index: ms for index, ms in reading.waits.items() if sources[index] == first_input(plan)}
         order = cls(first, silence_ms, end, {}, known, sources, lanes, readers)
-        clocks = {source: order._clock(source, readings, times.get(source, BEFORE_ALL_TIME)) for source in set(sources.values())}
+        # A table that is looked up has a time of its own records alone.
+        idle = {sources[index] for index in triggering_inputs(plan)}
+        clocks = {}
+        for source in set(sources.values()):
+            start = times.get(source, BEFORE_ALL_TIME)
+            clock = Clock(start, first=first, silence_ms=silence_ms if source in idle and start != BEFORE_ALL_TIME else 0)
+            clocks[source] = order._followed(clock, source, readings)
         return replace(order, clocks=clocks)
 
     def clock_of(self, input_index: int) -> Clock:
@@ -149,8 +156,9 @@ class BatchOrder:
 
     @property
     def newest_head(self) -> int | None:
-        """How far the merge has come with the batch's records; None where it brings none."""
-        return max((int(lane.heads[-1]) for lane in self._lanes.values()), default=None)
+        """How far the merge has come with the batch's records; None where it brings none with a time."""
+        newest = max((int(lane.heads[-1]) for lane in self._lanes.values()), default=-1)
+        return None if newest < 0 else newest  # no event time is negative (T8)
 
     def positions(self, input_index: int, feed_name: str, partition: int, offsets: I64) -> I64:
         """Return where records of an input stand.
@@ -175,24 +183,21 @@ class BatchOrder:
         order = np.argsort(starts)
         return starts[order], np.append(BEFORE_ALL_TIME, heads[order])
 
-    def _clock(self, source: int, readings: Sequence[LaneReading], start: int) -> Clock:
+    def _followed(self, clock: Clock, source: int, readings: Sequence[LaneReading]) -> Clock:
+        """Let a clock rise with the records of a source of time."""
         places, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        entered = NEVER
         longest_ms = max(self.waits.values(), default=0)
         for reading in readings:
             lane = self._lanes.get((reading.feed_name, reading.partition))
             readers = self._readers[reading.feed_name]
             for index, (slots, rises) in reading.times.items() if lane is not None else ():
                 if self._sources[index] == source and lane is not None:
-                    first = lane.positions(lane.shifted(reading, np.append(reading.heads[0][:1], slots)), len(readers))
-                    entered = min(entered, int(first[0]) + readers.index(index))
-                    places.append(first[1:] + readers.index(index))
+                    places.append(lane.positions(lane.shifted(reading, slots), len(readers)) + readers.index(index))
                     # T1d: who has waited less is set back by the difference.
                     times.append(rises - (longest_ms - self.waits.get(index, 0) if self.waits else 0))
-        clock = Clock(start, first=self.first, silence_ms=0 if start == BEFORE_ALL_TIME else self.silence_ms, entered=entered)
-        return clock.rising(
-            np.concatenate(places), np.concatenate(times), start if not clock.silence_ms else start + clock.silence_ms
-        )
+        found = np.concatenate(places)
+        clock = replace(clock, entered=int(found.min(initial=NEVER)))
+        return clock.rising(found, np.concatenate(times), clock.start + clock.silence_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,14 +241,14 @@ def _merged(
     """Put the runs of equal head of all lanes into order: by head, declared index of the feed, partition, slot."""
     parts: dict[tuple[str, int], list[LaneReading]] = {}
     for reading in readings:
-        if len(reading.heads[0]):
+        if reading.end > reading.heads[0][0]:
             parts.setdefault((reading.feed_name, reading.partition), []).append(reading)
     keys = sorted(parts, key=lambda key: lane_of(declared[key[0]], key[1]))
     if not keys:
         return {}
-    joined = [_joined(parts[key]) for key in keys]
+    joined, extents = zip(*(_joined(parts[key]) for key in keys), strict=True)
     slots, heads = (np.concatenate([getattr(lane, name) for lane in joined]) for name in ("slots", "heads"))
-    sizes = np.concatenate([np.diff(lane.slots, append=lane.last_end) for lane in joined])
+    sizes = np.concatenate(extents)
     lanes = np.repeat(np.arange(len(keys)), [len(lane.slots) for lane in joined])
     sizes = sizes * np.array([len(readers[feed]) for feed, _ in keys])[lanes]
     order = np.lexsort((slots, lanes, heads))
@@ -256,19 +261,25 @@ def _merged(
     return merged
 
 
-def _joined(readings: Sequence[LaneReading]) -> _Lane:
-    """Put the parts of a lane one behind the other; where its runs stand is not known yet."""
+def _joined(readings: Sequence[LaneReading]) -> tuple[_Lane, I64]:
+    """Put the parts of a lane one behind the other; where its runs stand is not known yet. Return the lane, and the extent of each run.
+
+    Offsets between two parts are no one's.
+    """
     ordered = sorted(readings, key=lambda reading: int(reading.heads[0][0]))
     earlier = np.cumsum([0, *(len(reading.marks) for reading in ordered)]).tolist()
-    slots = np.concatenate([reading.heads[0] + shift for reading, shift in zip(ordered, earlier, strict=False)])
-    before, heads = running_clock(None, np.concatenate([reading.heads[1] for reading in ordered]))
-    is_risen = heads > before
-    slots, heads = slots[is_risen], heads[is_risen]
-    end = ordered[-1].end + earlier[-2]
-    has_rows = np.diff(slots, append=end) > 0  # of what rises at one slot the last counts
+    head, parts = None, []
+    for reading, shift in zip(ordered, earlier, strict=False):
+        before, heads = running_clock(head, reading.heads[1])
+        is_risen = heads > before
+        is_risen[0] = True
+        head, slots = int(heads[-1]), reading.heads[0][is_risen]
+        parts.append((slots + shift, np.diff(slots, append=reading.end), heads[is_risen]))
+    slots, extents, heads = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    has_rows = extents > 0  # of what rises at one slot the last counts
     shifts = {int(reading.heads[0][0]): shift for reading, shift in zip(ordered, earlier, strict=False)}
     marks = np.concatenate([reading.marks for reading in ordered])
-    return _Lane(slots[has_rows], slots[has_rows], heads[has_rows], end, marks, shifts)
+    return _Lane(slots[has_rows], slots[has_rows], heads[has_rows], 0, marks, shifts), extents[has_rows]
 
 
 def rises(offsets: I64, times: I64, head: int | None = None) -> Rises:
@@ -277,11 +288,11 @@ def rises(offsets: I64, times: I64, head: int | None = None) -> Rises:
     Args:
         offsets: of records, ascending.
         times: their event times.
-        head: the maximum of what was read of the lane before; None: nothing. The first record counts as a rise to it.
+        head: the maximum of what was read of the lane before; None: nothing, and the first record counts as a rise.
     """
     before, after = running_clock(head, times)
     is_risen = after > before
-    is_risen[:1] = True
+    is_risen[:1] |= head is None
     return offsets[is_risen], after[is_risen]
 
 
@@ -311,6 +322,9 @@ def lane_readings(slices: Sequence[Slice], inputs: Sequence[Input]) -> list[Lane
 def _movers(frames: Sequence[pl.DataFrame], *, is_table: bool) -> Rises:
     offsets, times = [], []
     for frame in frames:
+        first = frame.get_column(OFFSET).to_numpy()[:1]
+        offsets.append(first)
+        times.append(np.full(len(first), BEFORE_ALL_TIME))
         is_out = frame.get_column(KEY_HASH).is_null().to_numpy()
         if not is_table:
             is_out = is_out | (frame.get_column(OP).to_numpy() != 0)

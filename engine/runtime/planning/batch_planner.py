@@ -237,10 +237,10 @@ class BatchPlanner:
             for partition, last in end["feeds"].get(reader.feed.name, {}).items():
                 first = begins.get((reader.feed.name, partition), before.get(partition, 0))
                 head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
-                splits = reader.splits(int(partition), first, last, head) if first < last else []
+                splits = reader.splits(int(partition), first, last) if first < last else []
                 if splits or end.get("told") != start.get("told"):
                     splits = reader.with_marks(splits, last, end.get("cut"))
-                weighed += [(split.weight_bytes, index, split) for split in splits]
+                weighed += [(split.weight_bytes, index, replace(split, head=head)) for split in splits]
         held = self._hold_progress(end)
         groups = grouped(weighed, self._spec.cores) if self._spec.cores else [[(index, split) for _, index, split in weighed]]
         is_release = start.get("release", 0) != end.get("release", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.errors import SourceUnavailable
@@ -154,30 +154,13 @@ class FileReader(UsualAnswers):
                 return found
         return end
 
-    def splits(self, partition: int, start: int, end: int, head: int | None) -> Sequence[Split]:  # noqa: ARG002 - there is one partition
+    def splits(self, partition: int, start: int, end: int) -> Sequence[Split]:  # noqa: ARG002 - there is one partition
         """See ``FeedReader``."""
-        if head is not None:
-            return self._dated_splits(start, end, head)
         splits: list[FileSplit] = []
         for file_range in self._ranges(start, end):
             base = file_range.seq << PLACE_BITS
             for first, last in self._parts(file_range):
                 splits.append(FileSplit(PARTITION, base + first, base + last, None, file_range.name, first, last))
-        return splits
-
-    def _dated_splits(self, start: int, end: int, head: int) -> list[FileSplit]:
-        """Cut where chunks end: their greatest event times give the head of the next split."""
-        splits: list[FileSplit] = []
-        for base, name, first, last in self._chunk_parts(start, end):
-            known = splits[-1] if splits else None
-            is_near = known is not None and known.file == name and last - known.file_start <= self._split_size
-            if known is not None and is_near:
-                splits[-1] = replace(known, end=base + last, file_end=last)
-            else:
-                splits.append(FileSplit(PARTITION, base + first, base + last, head, name, first, last))
-            # No split uses the head after the last one.
-            if base + last < end and dating_relations(self.relations):
-                head = max(head, NO_TS if (greatest := self._max_ts((base, name, first, last))) is None else greatest)
         return splits
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:

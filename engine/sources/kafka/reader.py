@@ -186,15 +186,13 @@ class KafkaReader(UsualAnswers):
             start = chunk.end
         return end
 
-    def splits(self, partition: int, start: int, end: int, head: int | None) -> Sequence[Split]:
-        """See ``FeedReader``. If heads are needed, one task reads all, because only the records show the heads."""
+    def splits(self, partition: int, start: int, end: int) -> Sequence[Split]:
+        """See ``FeedReader``."""
         seen = self._seen
         # The batch before may still be read.
         seen.keeper.forget(partition, seen.split_from.get(partition, 0))
         seen.split_from[partition] = start
         self._forget_dated(partition, start)
-        if head is not None:
-            return [KafkaSplit(partition, start, end, head, seen.keeper.references(partition, start, end))]
         return [
             KafkaSplit(partition, first, last, None, seen.keeper.references(partition, first, last))
             for first in range(start, end, SPLIT_RECORDS)

@@ -54,7 +54,7 @@ ORDER BY base_offset LIMIT 1
 
 
 _TIMES_SQL = """
-SELECT base_offset, rows, max_ts, marks FROM log.batch
+SELECT base_offset, rows, max_ts FROM log.batch
 WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset >= (
     SELECT coalesce(max(base_offset), 0) FROM log.batch
     WHERE feed_id = %(feed_id)s AND partition = %(partition)s AND base_offset <= %(start)s
@@ -118,7 +118,7 @@ class LogReader(UsualAnswers):
         """See ``FeedReader``. Opens the one batch that contains the record."""
         with shared_connection(self.dsn) as connection:
             feed = self._find(connection)
-            for base, rows, max_ts, _ in self._times(connection, feed.id, partition, start, end):
+            for base, rows, max_ts in self._times(connection, feed.id, partition, start, end):
                 if max_ts < bound_ms:
                     continue
                 first, last = max(start - base, 0), min(end - base, rows)
@@ -128,24 +128,9 @@ class LogReader(UsualAnswers):
                     return base + first + int(found[0])
         return end
 
-    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:
+    def splits(self, partition: int, start: int, end: int) -> list[Split]:
         """See ``FeedReader``."""
-        if head is None or end - start <= SPLIT_ROWS:
-            firsts = range(start, end, SPLIT_ROWS)
-            return [Split(partition, first, min(first + SPLIT_ROWS, end), head) for first in firsts]
-        splits: list[Split] = []
-        with shared_connection(self.dsn) as connection:
-            feed_id = self._find(connection).id
-            first, first_head = start, head
-            for base, rows, max_ts, marks in self._times(connection, feed_id, partition, start, end):
-                for stop, mark in _ends(base, rows, max_ts, marks):
-                    if stop <= start or stop >= end:
-                        continue
-                    head = max(head, mark)
-                    if stop - first >= SPLIT_ROWS:
-                        splits.append(Split(partition, first, stop, first_head))
-                        first, first_head = stop, head
-        return [*splits, Split(partition, first, end, first_head)]
+        return [Split(partition, first, min(first + SPLIT_ROWS, end)) for first in range(start, end, SPLIT_ROWS)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         """See ``FeedReader``."""
@@ -179,10 +164,8 @@ class LogReader(UsualAnswers):
             raise SourceUnavailable(f"there is no feed {self.feed.log_feed!r} in the log")
         return feed
 
-    def _times(
-        self, connection: Connection, feed_id: int, partition: int, start: int, end: int
-    ) -> list[tuple[int, int, int, list[int] | None]]:
-        """Return base offset, rows, greatest event time and marks of the batches that overlap ``[start, end)``."""
+    def _times(self, connection: Connection, feed_id: int, partition: int, start: int, end: int) -> list[tuple[int, int, int]]:
+        """Return base offset, rows and greatest event time of the batches that overlap ``[start, end)``."""
         params = {"feed_id": feed_id, "partition": partition, "start": start, "end": end}
         with connection.cursor(row_factory=tuple_row) as cursor:
             return cursor.execute(_TIMES_SQL, params).fetchall()

@@ -83,7 +83,7 @@ class ReplayReader(UsualAnswers):
         """See ``FeedReader``."""
         return end
 
-    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:  # noqa: ARG002 - as above
+    def splits(self, partition: int, start: int, end: int) -> list[Split]:
         """See ``FeedReader``."""
         return [Split(partition, start, end)]
 

@@ -124,8 +124,8 @@ class SequenceReader(UsualAnswers):
                     return int(frame.item(int(found[0]), "_offset"))
         return end
 
-    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:  # noqa: ARG002 - there is one partition
-        """See ``FeedReader``. Rows contain their heads."""
+    def splits(self, partition: int, start: int, end: int) -> list[Split]:  # noqa: ARG002 - there is one partition
+        """See ``FeedReader``."""
         with shared_connection(self.dsn) as connection:
             feed_id, _, _ = self._find(connection)
             with connection.cursor(row_factory=tuple_row) as cursor:
@@ -135,9 +135,9 @@ class SequenceReader(UsualAnswers):
         for sequence, rows, _ in found:
             stop = min(sequence + rows, end)
             if stop - first >= SPLIT_ROWS:
-                splits.append(SequenceSplit(LANE_PARTITION, first, stop, head))
+                splits.append(SequenceSplit(LANE_PARTITION, first, stop))
                 first = stop
-        return splits if first == end else [*splits, SequenceSplit(LANE_PARTITION, first, end, head)]
+        return splits if first == end else [*splits, SequenceSplit(LANE_PARTITION, first, end)]
 
     def told_ms(self) -> int | None:
         """See ``FeedReader``."""
@@ -147,8 +147,7 @@ class SequenceReader(UsualAnswers):
     def with_marks(self, splits: Sequence[Split], end: int, until_head: int | None) -> Sequence[Split]:
         """See ``FeedReader``."""
         first = splits[-1].start if splits else end
-        head = splits[-1].head if splits else BEFORE_ALL_TIME
-        return [*splits[:-1], SequenceSplit(LANE_PARTITION, first, end, head, until_head)]
+        return [*splits[:-1], SequenceSplit(LANE_PARTITION, first, end, until_head=until_head)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         """See ``FeedReader``."""

@@ -9,8 +9,11 @@ import polars as pl
 
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.clocks import AFTER_ALL_TIME, NEVER
-from engine.operators.tasks.order import UPSTREAM, BatchOrder, Slice, lane_readings, placed
-from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
+from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Rises, Slice, lane_readings, placed
+from engine.plan.model import Feed, Input, RelationSchema, Stage
+from engine.plan.operators.stream_table_join import StreamTableJoin
+from engine.sources.chunks import NO_TS
+from tests.batch_times import plan_reading
 
 COLUMNS = Schema((("v", STRING),))
 
@@ -27,13 +30,8 @@ def part(index: int, feed: str, rows: list[tuple[int, int, str]], partition: int
     return Slice(index, f"log:{feed}", partition, frame)
 
 
-def plan_of(inputs: list[Input]) -> Plan:
-    output = Output("out", "stream", COLUMNS, (), is_windowed=False, is_final=False, retention_ms=None)
-    return Plan("q", 1, tuple(inputs), (Stage(0, COLUMNS, inputs[0].index, ()),), output, LateRecords(0, 0))
-
-
 def frames(slices: list[Slice], inputs: list[Input], first: int = 0) -> dict[int, pl.DataFrame]:
-    order = BatchOrder.of(plan_of(inputs), lane_readings(slices, inputs), first, {}, 0)
+    order = BatchOrder.of(plan_reading(inputs), lane_readings(slices, inputs), first, {}, 0)
     return placed(slices, inputs, order)
 
 
@@ -100,7 +98,7 @@ def test_a_batch_without_records_has_no_frames() -> None:
 def test_each_task_knows_the_positions_of_its_own_records_alone() -> None:
     rows = [(0, 1, "a"), (1, 9, "b"), (2, 4, "c"), (3, 12, "d")]
     others = [part(1, "y", [(0, 5, "p"), (1, 10, "q")])]
-    order = BatchOrder.of(plan_of([A, B]), lane_readings([part(0, "x", rows), *others], [A, B]), 100, {}, 0)
+    order = BatchOrder.of(plan_reading([A, B]), lane_readings([part(0, "x", rows), *others], [A, B]), 100, {}, 0)
     assert placed([part(0, "x", rows)], [A, B], order)[0]["_pos"].to_list() == [100, 102, 103, 105]
     assert placed([part(0, "x", rows[2:])], [A, B], order)[0]["_pos"].to_list() == [103, 105]
 
@@ -109,15 +107,68 @@ def test_one_reading_for_each_part_of_a_lane_gives_the_order_of_the_whole_lane()
     rows, other = [(0, 6, "a"), (1, 2, "b"), (2, 4, "c"), (3, 12, "d")], part(1, "y", [(0, 5, "p"), (1, 7, "q")])
     parts = [part(0, "x", rows[:2]), part(0, "x", rows[2:])]
     readings = [reading for each in (*parts, other) for reading in lane_readings([each], [A, B])]
-    order = BatchOrder.of(plan_of([A, B]), readings, 0, {}, 0)
+    order = BatchOrder.of(plan_reading([A, B]), readings, 0, {}, 0)
     assert placed(parts, [A, B], order)[0]["_pos"].to_list() == [1, 2, 3, 5]
     assert order.heads(np.array([0, 1, 3, 4, 5, 6])).tolist() == [5, 6, 6, 7, 12, AFTER_ALL_TIME]
 
 
 def test_time_rises_with_the_records_of_all_partitions() -> None:
     slices = [part(0, "x", [(0, 3, "a"), (1, 9, "c")]), part(0, "x", [(0, 6, "b"), (1, 6, "b")], partition=1)]
-    order = BatchOrder.of(plan_of([A]), lane_readings(slices, [A]), 10, {0: 1}, 2)
+    order = BatchOrder.of(plan_reading([A]), lane_readings(slices, [A]), 10, {0: 1}, 2)
     clock = order.clock_of(0)
     assert (clock.begin, clock.end, order.end) == (1, 9, 16)
     assert clock.before(np.arange(10, 17)).tolist() == [1, 2, 3, 3, 6, 6, 9]
     assert clock.reached(np.array([0, 1, 2, 3, 4, 6, 9, 10])).tolist() == [10, 10, 10, 11, 13, 13, 15, NEVER]
+
+
+def reading(feed: str, start: int, end: int, heads: list[tuple[int, int]], times: dict[int, list[tuple[int, int]]]) -> LaneReading:
+    """What a reader says of ``[start, end)``: heads and times are (offset, time)."""
+
+    def columns(pairs: list[tuple[int, int]]) -> Rises:
+        return np.array([offset for offset, _ in pairs], np.int64), np.array([time for _, time in pairs], np.int64)
+
+    return LaneReading(f"log:{feed}", 0, end, columns([(start, NO_TS), *heads]), {key: columns(each) for key, each in times.items()})
+
+
+def test_a_lane_that_begins_with_a_rise_has_that_head_at_once() -> None:
+    readings = [reading("x", 5, 7, [(5, 8)], {0: [(5, 8)]}), reading("y", 0, 2, [(0, 3)], {1: [(0, 3)]})]
+    order = BatchOrder.of(plan_reading([A, B]), readings, 0, {}, 0)
+    assert order.heads(np.arange(4)).tolist() == [3, 3, 8, 8]
+
+
+def test_offsets_between_two_readings_take_no_positions() -> None:
+    """A file is a range of 2**40 offsets: positions would be used up after four million files."""
+    file = 1 << 40
+    readings = [reading("x", n * file, n * file + 10, [(n * file, n)], {0: [(n * file, n)]}) for n in range(3)]
+    order = BatchOrder.of(plan_reading([A]), readings, 100, {}, 0)
+    assert order.end == 130
+    assert order.positions(0, "log:x", 0, np.array([0, 9, file, 2 * file + 9])).tolist() == [100, 109, 110, 129]
+
+
+def test_records_without_a_time_take_the_merge_nowhere() -> None:
+    assert BatchOrder.of(plan_reading([A]), [reading("x", 0, 3, [], {0: []})], 0, {}, 0).newest_head is None
+    assert BatchOrder.of(plan_reading([A]), [reading("x", 0, 3, [(2, 7)], {0: []})], 0, {}, 0).newest_head == 7
+
+
+def test_what_an_edit_made_due_is_emitted_at_the_next_record_of_the_streams_and_not_of_what_shares_their_feed() -> None:
+    table, stream = source(0, "t", "x"), source(1, "s", "x")
+    slices = [part(0, "x", [(0, 9, "a"), (1, 10, "b")]), part(1, "x", [(2, 1, "c")])]
+    readings = lane_readings(slices, [table, stream])
+    order = BatchOrder.of(plan_reading([table, stream]), readings, 0, {1: 5}, 0)
+    assert order.clock_of(1).reached(np.array([3])).tolist() == [5]
+
+
+def test_a_record_that_moves_no_time_is_a_place_of_its_stream_all_the_same() -> None:
+    early, late = part(0, "x", [(3, 9, "a")]), part(0, "x", [(4, 10, "b")])
+    nameless = replace(early, frame=early.frame.with_columns(pl.lit(None, pl.UInt64).alias("_key_hash")))
+    order = BatchOrder.of(plan_reading([A]), lane_readings([nameless, late], [A]), 0, {0: 5}, 0)
+    assert order.clock_of(0).reached(np.array([3, 10])).tolist() == [0, 1]
+
+
+def test_silence_raises_the_time_of_streams_and_not_that_of_a_table_that_is_looked_up() -> None:
+    table, stream = source(0, "t", "y"), source(1, "s", "x")
+    join = StreamTableJoin("t", "inner", 0, ("s.v",), ("t.v",), None, None, "join", "null", ())
+    plan = replace(plan_reading([table, stream]), stages=(Stage(0, COLUMNS, 1, (join,)),))
+    order = BatchOrder.of(plan, [], 10, {0: 5, 1: 5}, 7)
+    assert [order.clock_of(index).end for index in (0, 1)] == [5, 12]
+    assert (order.end, order.clock_of(0).is_silence(np.array([10])).tolist()) == (17, [False])

@@ -76,8 +76,8 @@ class FakeFeed(UsualAnswers):
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
         return min(max(start, -(-bound_ms // self.step_ms)), end)
 
-    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:
-        return [Split(partition, first, min(first + 50, end), head) for first in range(start, end, 50)]
+    def splits(self, partition: int, start: int, end: int) -> list[Split]:
+        return [Split(partition, first, min(first + 50, end)) for first in range(start, end, 50)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         yield Packet(0, "progress", 0, split.partition, split.start, 0, None, None, request.now_ms, b"{}")
@@ -429,8 +429,8 @@ def test_a_query_begun_by_an_earlier_version_has_read_all_its_partitions() -> No
 class Scored(FakeFeed):
     """A feed whose records go through the Python function ``score`` while they are read, for 3 ms a split. A split has 4 MB."""
 
-    def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:
-        return [Split(partition, first, min(first + 50_000, end), head) for first in range(start, end, 50_000)]
+    def splits(self, partition: int, start: int, end: int) -> list[Split]:
+        return [Split(partition, first, min(first + 50_000, end)) for first in range(start, end, 50_000)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         with function_time("score"):

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.plan.model import Feed, Input
 from engine.records.canonical import POSTED, empty_rejects
 from engine.sources.feeds import ReadRequest, Split
@@ -65,4 +66,4 @@ def test_every_task_learns_where_head_and_time_rise_also_by_a_record_that_a_cond
     reading = decode_reading("log:r", said[1].partition, said[1].blob)
     assert (reading.partition, reading.end) == (3, 15)
     assert [array.tolist() for array in reading.heads] == [[10, 10, 11], [4, 5, 9]]
-    assert [array.tolist() for array in reading.times[0]] == [[10, 12, 14], [5, 7, 8]]
+    assert [array.tolist() for array in reading.times[0]] == [[10, 10, 12, 14], [BEFORE_ALL_TIME, 5, 7, 8]]

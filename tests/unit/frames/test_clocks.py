@@ -1,0 +1,21 @@
+"""The time before an operator, over the places of one batch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.frames.clocks import BEFORE_ALL_TIME, Clock
+
+
+def rising(start: int, places: list[int], times: list[int], silence_ms: int = 0) -> Clock:
+    silence_ms = 0 if start == BEFORE_ALL_TIME else silence_ms
+    return Clock(start, first=0, silence_ms=silence_ms).rising(np.array(places, np.int64), np.array(times, np.int64), start + silence_ms)
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_the_time_of_two_tables_is_the_greater_one_also_in_silence_and_where_one_had_no_record_before(is_turned: bool) -> None:
+    one, other = rising(5, [4], [20], 3), rising(BEFORE_ALL_TIME, [3], [9])
+    joined = other.joined(one) if is_turned else one.joined(other)
+    assert joined.before(np.arange(6)).tolist() == [5, 6, 7, 8, 9, 20]
+    assert joined.end == 20
