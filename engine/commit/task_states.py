@@ -29,9 +29,6 @@ LAYOUT_FORMAT: Final = 4
 NEW_TOKEN: Final = "left(replace(gen_random_uuid()::text, '-', ''), 16)"  # noqa: S105 - no secret
 """A new token, drawn by Postgres, for a manifest that gets another place."""
 
-NO_STATE: Final = ""
-"""The token of a task without a state: nothing came for it yet."""
-
 LEAST_PAUSE_S: Final = 0.005
 MOST_PAUSE_S: Final = 0.05
 """Interval of checks whether a batch is committed: a twentieth of a large commit's time."""
@@ -149,7 +146,7 @@ def load_changed(
         connection: to the database.
         query_id: whose.
         stage: its index.
-        known: task → the worker's token; ``NO_STATE``: it has built the task without a state; None: it has not built it.
+        known: task → the worker's token; None: it has not built the task.
 
     Returns:
         Task → its state, None if it has none; the worker's state of absent tasks is current. And what ``QueryTimes.snapshot`` wrote, None
@@ -168,7 +165,7 @@ def load_changed(
     states = {
         task: None if token is None else TaskState(token, manifest)
         for task, token, manifest, _ in rows
-        if known[task] is None or (token or NO_STATE) != known[task]
+        if known[task] is None or token != known[task]
     }
     return states, rows[0][3]
 

@@ -20,7 +20,7 @@ from uuid import UUID
 import polars as pl
 import pyarrow as pa
 
-from engine.commit.task_states import NO_STATE, TaskState, await_batch, load_changed
+from engine.commit.task_states import TaskState, await_batch, load_changed
 from engine.errors import EngineError
 from engine.frames.arrow_frames import encode_frame
 from engine.frames.hashing import UNSEEDED, KeyHash
@@ -203,7 +203,8 @@ class StageWork:
         times = times.at(first.now_ms, first.awake_ms)
         order = times.order(self._plan, first.lanes)
         for ordinal, (built, token) in built_tasks.items():
-            if due[ordinal].brings_only_time and not built.task.is_due(order, times.now_ms):
+            # One that was just built says what waits in it: the definition may have been edited, or its keys shared out again.
+            if token is not None and due[ordinal].brings_only_time and not built.task.is_due(order, times.now_ms):
                 self._keep(ordinal, built, token)
                 continue
             with emitting_at_most(self._at.bounds.emitted_bytes):
@@ -268,15 +269,14 @@ class StageWork:
         packets.append(self._packet("state", ordinal, now_ms, state.encoded()))
         return packets
 
-    def _at_state(self, ordinals: Sequence[int]) -> tuple[dict[int, tuple[BuiltTask, str]], QueryTimes]:
-        """Return tasks at their committed state, cached ones or new ones, with its token; and the times of the query."""
+    def _at_state(self, ordinals: Sequence[int]) -> tuple[dict[int, tuple[BuiltTask, str | None]], QueryTimes]:
+        """Return tasks at their committed state, cached ones with its token and new ones with None; and the times of the query."""
         kept = {ordinal: task_cache.take(self._key(ordinal)) for ordinal in ordinals}
         changed, times = self._changed({ordinal: None if found is None else found.token for ordinal, found in kept.items()})
-        tasks = {}
+        tasks: dict[int, tuple[BuiltTask, str | None]] = {}
         for ordinal, found in kept.items():
             if found is None or ordinal in changed:
-                state = changed.get(ordinal)
-                tasks[ordinal] = self._built(ordinal, state), NO_STATE if state is None else state.token
+                tasks[ordinal] = self._built(ordinal, changed.get(ordinal)), None
             else:
                 tasks[ordinal] = found.built, found.token
         return tasks, times
@@ -286,7 +286,7 @@ class StageWork:
         fetched = self._fetched
         # A prefetch before the batch was read may be older than the commit that this batch begins with.
         if fetched is not None and self.query_id in fetched.queries and not self._place.is_overlapped:
-            committed = {ordinal: fetched.tokens.get((self.query_id, self._stage.index, ordinal), NO_STATE) for ordinal in known}
+            committed = {ordinal: fetched.tokens.get((self.query_id, self._stage.index, ordinal)) for ordinal in known}
             known = {ordinal: token for ordinal, token in known.items() if token is None or token != committed[ordinal]}
             if not known:
                 return {}, QueryTimes.of_snapshot(fetched.times.get(self.query_id))

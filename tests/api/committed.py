@@ -83,7 +83,7 @@ def retained(dsn: str, name: str) -> None:
 
 def _packets(plan: Plan, stage: int, task: int, emission: Emission) -> list[Packet]:
     stats: dict[str, Any] = {
-        "stage": stage, "task": task, "clocks": emission.clocks, "buffered": emission.buffered,
+        "stage": stage, "task": task, "buffered": emission.buffered,
         "counters": [[name, reason, count] for (name, reason), count in emission.counters.items()],
         "wakes_at_ms": emission.wakes_at_ms, "lateness": emission.lateness, "failure": None,
     }  # fmt: skip
