@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 import psycopg
 
@@ -16,14 +17,24 @@ from engine.definition.queries import QueryDefinition
 from engine.frames.arrow_frames import encode_frame
 from engine.frames.frames import empty_late
 from engine.operators.operators import Emission
+from engine.operators.tasks.order import LaneReading
 from engine.plan.build import build_plan
 from engine.plan.model import Plan
 from engine.plan.result_feeds import result_feed
+from engine.plan.times import first_input
 from engine.postgres.fence import claim_epoch
+from engine.sources.lane_times import encode_reading
 from engine.sources.packets import Packet
 from tests.derived_log import caused
 
 NOW_MS = 1_400_000_000_000
+
+
+class Made(NamedTuple):
+    """What a task made, and the times with the batch."""
+
+    emission: Emission
+    clocks: dict[str, int]
 
 
 def planned(dsn: str, name: str) -> Plan:
@@ -37,7 +48,7 @@ def planned(dsn: str, name: str) -> Plan:
 def commit(
     dsn: str,
     name: str,
-    emissions: Sequence[tuple[int, int, Emission]] = (),
+    emissions: Sequence[tuple[int, int, Made]] = (),
     read_to: Mapping[str, Mapping[int, int]] | None = None,
     rejects: Sequence[Packet] = (),
     heads: Mapping[str, Mapping[int, int]] | None = None,
@@ -58,7 +69,9 @@ def commit(
         assert row is not None
         last = connection.execute("SELECT batch_id, epoch FROM log.commit WHERE query_id = %s", (row[0],)).fetchone() or (None, 0)
         claim_epoch(connection, row[0], row[1], last[1] + 1)
-    packets = [packet for stage, task, emission in emissions for packet in _packets(plan, stage, task, emission)]
+    packets = [packet for stage, task, made in emissions for packet in _packets(plan, stage, task, made.emission)]
+    clocks = {name: time for _, _, made in emissions for name, time in made.clocks.items()}
+    packets += [_times(plan, name, time) for name, time in clocks.items()]
     for feed, partitions in (read_to or {}).items():
         for partition, end in partitions.items():
             head = (heads or {}).get(feed, {}).get(partition)
@@ -81,6 +94,16 @@ def retained(dsn: str, name: str) -> None:
         retain(cursor, row[0], feed, Retaining(3_600_000, 86_400_000), is_of_launch=True)
 
 
+def _times(plan: Plan, name: str, time: int) -> Packet:
+    """Return what a reader says whose records bring the time before an operator so far; ``<operator>.table``: that of its table."""
+    tables = {f"{each.name}.table": each.looked_up_table for stage in plan.stages for each in stage.operators}
+    index = tables.get(name)
+    source = plan.inputs[first_input(plan) if index is None else index]
+    rise = np.array([0]), np.array([time])
+    reading = LaneReading(source.feed.name, 0, 1, rise, {source.index: rise})
+    return Packet(0, "times", source.index, 0, 0, 0, None, None, NOW_MS, encode_reading(reading))
+
+
 def _packets(plan: Plan, stage: int, task: int, emission: Emission) -> list[Packet]:
     stats: dict[str, Any] = {
         "stage": stage, "task": task, "buffered": emission.buffered,
@@ -99,17 +122,18 @@ def _packets(plan: Plan, stage: int, task: int, emission: Emission) -> list[Pack
 
 
 def emitted(
-    clocks: dict[str, int | None] | None = None,
+    clocks: dict[str, int] | None = None,
     lateness: dict[str, Any] | None = None,
     late: pl.DataFrame | None = None,
     changes: pl.DataFrame | None = None,
-) -> Emission:
-    """Return what a task made."""
-    return Emission(
-        pl.DataFrame() if changes is None else changes,
-        empty_late() if late is None else late,
-        {},
-        clocks or {},
-        {},
-        lateness=lateness or {},
-    )
+) -> Made:
+    """Return what a task made.
+
+    Args:
+        clocks: operator → the time before it, and ``<operator>.table`` → that of its table, of a query where nothing waits before them.
+        lateness: gauge → histogram.
+        late: late records.
+        changes: of the last stage.
+    """
+    rows, refused = pl.DataFrame() if changes is None else changes, empty_late() if late is None else late
+    return Made(Emission(rows, refused, {}, {}, lateness=lateness or {}), clocks or {})

@@ -110,7 +110,7 @@ def commit_rows(dsn: str, *batches: list[tuple[str, dict[str, Any], int]], query
     for changes in batches:
         rows = [{**dict.fromkeys(columns.names), **row, "_ts": ts, "_op": int(op == "delete")} for op, row, ts in changes]
         frame = pl.DataFrame(rows, schema={**columns.polars(), "_ts": pl.Int64(), "_op": pl.Int8()}, orient="row")
-        clocks: dict[str, int | None] = dict.fromkeys(operators, max(ts for _, _, ts in changes))
+        clocks = dict.fromkeys(operators, max(ts for _, _, ts in changes))
         commit(dsn, query, [(0, 0, emitted(clocks, changes=frame))])
 
 

@@ -40,8 +40,8 @@ async def ask(client: httpx.AsyncClient, query: str = "joined", **params: Any) -
 
 
 def clocks(stream: int, table: int | None = None, name: str = "w") -> list[Any]:
-    """Every task has these clocks."""
-    own: dict[str, int | None] = {name: stream} if table is None else {name: stream, f"{name}.table": table}
+    """The times with a batch."""
+    own = {name: stream} if table is None else {name: stream, f"{name}.table": table}
     return [(0, task, emitted(own)) for task in range(TASKS)]
 
 

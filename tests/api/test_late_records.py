@@ -281,8 +281,8 @@ async def test_a_replayed_result_is_marked_and_others_are_not(client: httpx.Asyn
         row = {"_ts": [ts], "_op": [0], "origin": ["JFK"], "flight": [1], "temp": [None]}
         return pl.DataFrame(row, schema_overrides={"_op": pl.Int8, "temp": pl.Float64})
 
-    emission = emitted({"w": 9_000}, changes=joined(8_000))
-    commit(dsn, "joined", [(0, 0, replace(emission, replayed=joined(1_000)))])
+    made = emitted({"w": 9_000}, changes=joined(8_000))
+    commit(dsn, "joined", [(0, 0, made._replace(emission=replace(made.emission, replayed=joined(1_000))))])
     found = []
     for partition in range(8):
         response = await client.get("/v1/streams/joined/records", params={"partition": partition})

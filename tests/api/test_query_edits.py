@@ -69,7 +69,7 @@ async def test_a_shorter_grace_tells_how_many_records_it_lets_go(client: httpx.A
     await client.post("/v1/queries", json=JOIN)
     now = 10 * HOUR
     waiting = {"0": [[now - HOUR, now - HOUR + 5, 7, 7], [now - 1000, now, 3, 3]], "1": [[now - HOUR, now - 10, 20, 20]]}
-    committed(dsn, {"clocks": {"w": {"0": now, "1": now, "2": None}}, "waiting": {"w": waiting, "w.hold": {}}})
+    committed(dsn, {"clocks": {"w": now}, "waiting": {"w": waiting, "w.hold": {}}})
     edit = await preview(client, joined(grace="30m"))
     assert edit["kind"] == "in_place"
     assert edit["effects"] == [
@@ -94,7 +94,7 @@ async def test_a_shorter_grace_of_windows_tells_which_would_close(client: httpx.
     committed(
         dsn,
         {
-            "clocks": {"window": {"0": now}},
+            "clocks": {"window": now},
             "waiting": {"window": {"0": [[10 * HOUR, 10 * HOUR, 1, 1], [11 * HOUR, 11 * HOUR, 1, 1]]}},
         },
     )
@@ -109,7 +109,7 @@ async def test_limits_of_suppression_tell_what_they_let_go(client: httpx.AsyncCl
     committed(
         dsn,
         {
-            "clocks": {"suppress": {"0": now}},
+            "clocks": {"suppress": now},
             "waiting": {"suppress": {"0": [[now - HOUR, now - HOUR, 4, 4], [now, now, 50, 50]]}},
         },
     )

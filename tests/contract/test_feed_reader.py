@@ -106,9 +106,7 @@ def test_each_record_is_read_once_and_in_order(sample: Sample) -> None:
 def test_progress_says_what_a_split_held(sample: Sample) -> None:
     end = sample.reader().ends()[0]
     told = [
-        json.loads(packet.blob)
-        for packet in read(sample, list(sample.reader().splits(0, 0, end)))
-        if packet.kind == "progress"
+        json.loads(packet.blob) for packet in read(sample, list(sample.reader().splits(0, 0, end))) if packet.kind == "progress"
     ]
     places = [place for part in told for place in (part["start_offset"], part["end_offset"])]
     assert places == sorted(places)

@@ -66,9 +66,7 @@ class Backlog:
     def _ordered(self, packets: Sequence[Packet]) -> list[Record]:
         """Return the records of a batch in order; note their heads and times."""
         feeds = [each.feed.name for each in self.inputs]
-        readings = [
-            decode_reading(feeds[each.input], each.partition, each.blob) for each in packets if each.kind == "times"
-        ]
+        readings = [decode_reading(feeds[each.input], each.partition, each.blob) for each in packets if each.kind == "times"]
         batch = BatchOrder.of(plan_reading(self.inputs), readings, self.next_position, {}, 0)
         self.next_position = batch.end
         found = []

@@ -283,9 +283,7 @@ def test_files_and_directories_that_are_gone_are_unavailable(tmp_path: Path, dsn
     end = reader.ends()[0]
     (tmp_path / "a").unlink()
     with pytest.raises(SourceUnavailable):
-        reader.splits(0, 0, end) and [
-            list(reader.read(s, ReadRequest([], NOW_MS, 1))) for s in reader.splits(0, 0, end)
-        ]
+        reader.splits(0, 0, end) and [list(reader.read(s, ReadRequest([], NOW_MS, 1))) for s in reader.splits(0, 0, end)]
 
 
 @pytest.mark.parametrize("gone", [0, 2, 3, 30])

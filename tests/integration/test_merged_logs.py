@@ -80,7 +80,9 @@ def test_batches_of_several_logs_are_the_merge_of_the_whole(conn: Connection, ds
         assert [backlog.heads[index, partition, offset] for offset in range(len(own))] == np.maximum.accumulate(own).tolist()
 
 
-def test_records_of_large_batches_read_in_several_splits_have_the_heads_of_the_whole_partition(conn: Connection, dsn: str) -> None:
+def test_records_of_large_batches_read_in_several_splits_have_the_heads_of_the_whole_partition(
+    conn: Connection, dsn: str
+) -> None:
     own = some_times(np.random.default_rng(5), 420_000, 10**6)
     post(conn, "one", 2, [(0, own), (1, own[:10])])
     heads = np.maximum.accumulate(own)

@@ -43,7 +43,8 @@ def made(ordinal: int, *rows: Row) -> Packet:
     """What one task made."""
     frame = pl.DataFrame(
         [(5, 0, key, head, position, None) for key, head, position in rows],
-        schema={"_ts": pl.Int64, "_op": pl.Int8, "k": pl.String} | dict(zip(CAUSES, (pl.Int64, pl.Int64, pl.Binary), strict=True)),
+        schema={"_ts": pl.Int64, "_op": pl.Int8, "k": pl.String}
+        | dict(zip(CAUSES, (pl.Int64, pl.Int64, pl.Binary), strict=True)),
         orient="row",
     )
     return data(frame, ordinal)

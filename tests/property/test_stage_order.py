@@ -122,7 +122,11 @@ def batch_of(plan: Plan, records: Sequence[Record]) -> tuple[list[Slice], list[L
         inputs = [item for item in plan.inputs if item.feed.name == feed]
         for partition in (0, 1):
             own = sorted(
-                {(each.offset, each.head) for each in records if CATALOG[each.relation].feed.name == feed and each.partition == partition}
+                {
+                    (each.offset, each.head)
+                    for each in records
+                    if CATALOG[each.relation].feed.name == feed and each.partition == partition
+                }
             )
             if not own:
                 continue

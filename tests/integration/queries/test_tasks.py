@@ -91,7 +91,7 @@ def test_results_go_on_over_changes_of_the_number_of_tasks(launcher: InProcessLa
         assert len(told) > tasks, "whoever waits is told that it goes on"
         detail = launcher.commit(identity)["detail"]
         assert waiting(launcher, identity) == 3 * len(KEYS), "every task has told of what it took over"
-        assert {*detail["clocks"]["w"]} == {str(task) for task in range(tasks)}
+        assert {*detail["buffered"]["w"]} == {str(task) for task in range(tasks)}
         assert layout(launcher, identity).tasks == tasks
         fly(launcher, minute)
         launcher.run(noted, identity, epoch=2 * minute + 1)

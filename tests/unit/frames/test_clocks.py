@@ -10,7 +10,9 @@ from engine.frames.clocks import BEFORE_ALL_TIME, Clock
 
 def rising(start: int, places: list[int], times: list[int], silence_ms: int = 0) -> Clock:
     silence_ms = 0 if start == BEFORE_ALL_TIME else silence_ms
-    return Clock(start, first=0, silence_ms=silence_ms).rising(np.array(places, np.int64), np.array(times, np.int64), start + silence_ms)
+    return Clock(start, first=0, silence_ms=silence_ms).rising(
+        np.array(places, np.int64), np.array(times, np.int64), start + silence_ms
+    )
 
 
 @pytest.mark.parametrize("is_turned", [False, True])

@@ -121,13 +121,17 @@ def test_time_rises_with_the_records_of_all_partitions() -> None:
     assert clock.reached(np.array([0, 1, 2, 3, 4, 6, 9, 10])).tolist() == [10, 10, 10, 11, 13, 13, 15, NEVER]
 
 
-def reading(feed: str, start: int, end: int, heads: list[tuple[int, int]], times: dict[int, list[tuple[int, int]]]) -> LaneReading:
+def reading(
+    feed: str, start: int, end: int, heads: list[tuple[int, int]], times: dict[int, list[tuple[int, int]]]
+) -> LaneReading:
     """What a reader says of ``[start, end)``: heads and times are (offset, time)."""
 
     def columns(pairs: list[tuple[int, int]]) -> Rises:
         return np.array([offset for offset, _ in pairs], np.int64), np.array([time for _, time in pairs], np.int64)
 
-    return LaneReading(f"log:{feed}", 0, end, columns([(start, NO_TS), *heads]), {key: columns(each) for key, each in times.items()})
+    return LaneReading(
+        f"log:{feed}", 0, end, columns([(start, NO_TS), *heads]), {key: columns(each) for key, each in times.items()}
+    )
 
 
 def test_a_lane_that_begins_with_a_rise_has_that_head_at_once() -> None:
