@@ -101,11 +101,15 @@ class WorkPlace:
 
 @dataclass(slots=True)
 class _Batch:
-    """A task's part of one batch."""
+    """A task's part of one batch.
 
-    slices: list[Slice]
-    readings: list[PartitionProgress]
-    lanes: list[LaneReading]
+    Attributes:
+        times: what the readers say of the lanes, the same for each task.
+    """
+
+    slices: list[Slice] = field(default_factory=list)
+    readings: list[PartitionProgress] = field(default_factory=list)
+    times: list[Packet] = field(default_factory=list)
     now_ms: int | None = None
     awake_ms: int | None = None
     is_release: bool = False
@@ -187,7 +191,7 @@ class StageWork:
             if not self._is_own(packet):
                 yield packet
                 continue
-            self._take(tasks.setdefault(packet.task, _Batch([], [], [])), packet)
+            self._take(tasks.setdefault(packet.task, _Batch()), packet)
             if packet.kind == "tick" or (packet.kind == "times" and (packet.task == 0 or not self._is_last)):
                 yield packet
         due = {ordinal: batch for ordinal, batch in sorted(tasks.items()) if batch.now_ms is not None}
@@ -201,7 +205,7 @@ class StageWork:
         built_tasks, times = self._at_state(list(due))
         assert first.now_ms is not None  # noqa: S101 - only such batches are due
         times = times.at(first.now_ms, first.awake_ms)
-        order = times.order(self._plan, first.lanes)
+        order = times.order(self._plan, [self._reading(packet) for packet in first.times])
         for ordinal, (built, token) in built_tasks.items():
             # One that was just built says what waits in it: the definition may have been edited, or its keys shared out again.
             if token is not None and due[ordinal].brings_only_time and not built.task.is_due(order, times.now_ms):
@@ -226,8 +230,7 @@ class StageWork:
     def _take(self, batch: _Batch, packet: Packet) -> None:
         match packet.kind:
             case "times":
-                feed = self._plan.inputs[packet.input].feed.name
-                batch.lanes.append(decode_reading(feed, packet.partition, blob_of(packet)))
+                batch.times.append(packet)
             case "tick":
                 tick = json.loads(blob_of(packet))
                 batch.awake_ms = tick["awake_ms"]
@@ -251,6 +254,9 @@ class StageWork:
         if packet.input < 0:
             return Slice(UPSTREAM, "", packet.partition, frame_in(packet))
         return Slice(packet.input, self._plan.inputs[packet.input].feed.name, packet.partition, frame_in(packet))
+
+    def _reading(self, packet: Packet) -> LaneReading:
+        return decode_reading(self._plan.inputs[packet.input].feed.name, packet.partition, blob_of(packet))
 
     def _work(self, ordinal: int, built: BuiltTask, batch: _Batch, order: BatchOrder, now_ms: int) -> list[Packet]:
         begun, cpu_begun = perf_counter(), process_time()
