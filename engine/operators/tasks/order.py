@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Clock, running_clock
-from engine.frames.frames import HEAD, KEY_HASH, OFFSET, OP, POS, RANK, SERVICE_COLUMNS, TS, only, with_series
+from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, RANK, SERVICE_COLUMNS, TS, only, with_series
 from engine.frames.places import place_order
 from engine.plan.model import Input, Plan
 from engine.plan.times import clocks_before, first_input, time_sources, triggering_inputs
@@ -300,7 +300,7 @@ def lane_readings(slices: Sequence[Slice], inputs: Sequence[Input]) -> list[Lane
     """Return what a reader of whole lanes would say of these records, for whoever has all records of a batch in one place.
 
     Args:
-        slices: records of the inputs, of all tasks, none left out by a condition; with ``HEAD`` where more of a lane was read before.
+        slices: records of the inputs, of all tasks, none left out by a condition.
         inputs: the plan's inputs.
     """
     kinds = {item.index: item.relation.kind for item in inputs}
@@ -313,7 +313,7 @@ def lane_readings(slices: Sequence[Slice], inputs: Sequence[Input]) -> list[Lane
         times = {index: _movers(own, is_table=kinds[index] == "table") for index, own in frames.items()}
         every = [frame for own in frames.values() for frame in own]
         offsets = np.concatenate([frame.get_column(OFFSET).to_numpy() for frame in every])
-        heads = np.concatenate([frame.get_column(HEAD if HEAD in frame.columns else TS).to_numpy() for frame in every])
+        heads = np.concatenate([frame.get_column(TS).to_numpy() for frame in every])
         order = np.argsort(offsets, kind="stable")
         readings.append(LaneReading(feed_name, partition, int(offsets.max()) + 1, rises(offsets[order], heads[order]), times))
     return readings
@@ -394,7 +394,7 @@ def _in_order(frames: list[pl.DataFrame], alias: str | None) -> pl.DataFrame:
         frame = frame[place_order(frame)]
     if alias is None:
         return frame
-    payload = [name for name in frame.columns if name not in SERVICE_COLUMNS and name != HEAD]
+    payload = [name for name in frame.columns if name not in SERVICE_COLUMNS]
     frame = only(frame, *SERVICE_COLUMNS, *payload)
     frame.columns = [*SERVICE_COLUMNS, *(f"{alias}.{name}" for name in payload)]
     return frame

@@ -1,0 +1,82 @@
+"""What a reader says of its lane: which records move time (T1a), and the bytes that every task gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from engine.expressions.types.types import STRING
+from engine.frames.clocks import BEFORE_ALL_TIME
+from engine.operators.tasks.order import LaneReading
+from engine.plan.model import Computed, Feed, Input
+from engine.sources.chunks import NO_TS
+from engine.sources.lane_times import COMPRESSED_BYTES, LaneTimes, decode_reading, encode_reading
+from tests.unit.records.relations import relation
+
+COLUMNS = relation({"k": "string", "n": "bigint"}, key=("k",), event_time=None)
+STREAM = Input(0, "s", COLUMNS, Feed("log:r", "log", "r"), ("k", "n"), ("k",))
+TABLE = replace(STREAM, relation=replace(COLUMNS, kind="table"))
+
+
+def records(*rows: tuple[str | None, int, int], first: int = 10) -> pl.DataFrame:
+    """Rows are (key, event time, operation)."""
+    frame = pl.DataFrame(rows, schema={"k": pl.String, "_ts": pl.Int64, "_op": pl.Int8}, orient="row")
+    return frame.with_columns(pl.int_range(first, first + pl.len(), dtype=pl.Int64).alias("_offset"), pl.col("_ts").alias("n"))
+
+
+def times(source: Input, *pieces: pl.DataFrame) -> list[tuple[int, int]]:
+    """Return what the reading has behind the place of the relation's first record."""
+    lane = LaneTimes(None, 10)
+    for piece in pieces:
+        lane.add_records(source, piece)
+    offsets, found = lane.reading("log:r", 0, 20).times[source.index]
+    assert (int(offsets[0]), int(found[0])) == (10, BEFORE_ALL_TIME)
+    return list(zip(offsets[1:].tolist(), found[1:].tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("source", "rows", "expected"),
+    [
+        (STREAM, [("a", 5, 0), ("b", 4, 0), ("a", 7, 0)], [(10, 5), (12, 7)]),
+        (STREAM, [(None, 5, 0), ("b", 4, 0)], [(11, 4)]),  # the null of a key is dropped (T6)
+        (STREAM, [("a", 5, 1), ("b", 4, 0)], [(11, 4)]),  # so is a stream's null value
+        (TABLE, [("a", 5, 1), (None, 9, 0), ("b", 7, 0)], [(10, 5), (12, 7)]),  # a table's is a delete
+        (replace(STREAM, hash_key=()), [(None, 5, 0)], [(10, 5)]),
+        (replace(STREAM, start=6), [("a", 5, 0), ("a", 6, 0)], [(11, 6)]),  # not read before that time
+        (replace(STREAM, where="n > 8"), [("a", 5, 0)], [(10, 5)]),  # a condition may leave it out
+        (replace(STREAM, hash_key=("x",), computed=(Computed("x", "nullif(k, 'a')", STRING),)), [("a", 5, 0), ("b", 4, 0)], [(11, 4)]),
+    ],
+)
+def test_a_record_moves_time_unless_its_stage_drops_it(source: Input, rows: list[Any], expected: list[tuple[int, int]]) -> None:
+    assert times(source, records(*rows)) == expected
+
+
+def test_the_pieces_of_a_split_are_one_lane() -> None:
+    assert times(STREAM, records(("a", 5, 0)), records(("a", 3, 0), ("a", 9, 0), first=11)) == [(10, 5), (12, 9)]
+
+
+@pytest.mark.parametrize("head", [None, BEFORE_ALL_TIME, 7])
+def test_the_head_begins_where_the_batch_begins(head: int | None) -> None:
+    lane = LaneTimes(head, 10)
+    lane.add_times(np.array([11, 12, 13]), np.array([5, 9, 8]))
+    offsets, found = lane.reading("log:r", 0, 20).heads
+    expected = [(10, 7), (12, 9)] if head == 7 else [(10, NO_TS), (11, 5), (12, 9)]
+    assert list(zip(offsets.tolist(), found.tolist(), strict=True)) == expected
+    assert lane.head == 9
+
+
+@pytest.mark.parametrize("rises", [0, 1, COMPRESSED_BYTES])
+def test_a_reading_comes_out_of_its_bytes_as_it_went_in(rises: int) -> None:
+    ramp = np.arange(rises, dtype=np.int64)
+    first = np.array([1 << 50]), np.array([BEFORE_ALL_TIME])
+    reading = LaneReading("log:r", 3, (1 << 50) + 9, (ramp * 3, ramp * 7), {4: first, 2: (ramp, ramp * 5)})
+    found = decode_reading("log:r", 3, encode_reading(reading))
+    assert (found.feed_name, found.partition, found.end) == ("log:r", 3, reading.end)
+    for (offsets, values), (read_offsets, read_values) in zip(
+        [reading.heads, reading.times[2], reading.times[4]], [found.heads, found.times[2], found.times[4]], strict=True
+    ):
+        assert (read_offsets.tolist(), read_values.tolist()) == (offsets.tolist(), values.tolist())
