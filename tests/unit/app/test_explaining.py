@@ -532,10 +532,7 @@ def test_each_operator_of_a_plan_of_two_stages_has_its_say_with_the_task_of_its_
         suppress={"mode": "until_window_closes"},
         into={"table": "flights"},
     )
-    tasks = [str(task) for task in range(4)]
-    committed = Committed(
-        {"w": dict.fromkeys(tasks, AT + H), "w.table": dict.fromkeys(tasks, AT), "window": dict.fromkeys(tasks, AT + H)}
-    )
+    committed = Committed({"w": AT + H, "w.table": AT, "window": AT + H})
     before = version(AT - H, region="east")
     found = ask(
         plan, Known(committed, {"departures": FoundRecords([record(origin="JFK")])}, {"w": Versions(before, None, before)})
