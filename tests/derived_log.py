@@ -45,7 +45,7 @@ def append_rows(
     add_partitions(connection, feed, len(tasks))
     rows = sum(frame.height for frame in tasks)
     written = SharedRows()
-    advance = Advance(feed.id, feed.next_sequence + rows, numbers.reached_ms, producer, len(tasks))
+    advance = Advance(feed.id, feed.next_sequence + rows, numbers.reached_ms, None, producer, len(tasks))
     written.append(advance, blocks_of(feed, tasks, numbers, now_ms))
     with connection.cursor() as cursor:
         written.send(cursor)

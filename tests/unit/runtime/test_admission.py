@@ -102,9 +102,15 @@ def test_of_one_time_with_an_unknown_remainder_what_is_known_is_taken_and_goes_o
 
 def test_records_of_one_time_are_cut_where_they_pass_the_bound_in_the_order_of_ties() -> None:
     one, two = stream([5, 5], [5, 1], name="one"), stream([5, 5], name="two")
-    assert admitted(one, two, limit=BatchLimit(3, 10**9)) == Admitted({("one", 0): 4, ("two", 0): 2}, cut_ms=6), "the rest of the time fits"
-    assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5}, cut_ms=5), "it is too long"
-    assert admitted(one, two, limit=BatchLimit(1, 10**9)) == Admitted({("one", 0): 1}, {("one", 0): 5}, cut_ms=5), "inside of a chunk"
+    assert admitted(one, two, limit=BatchLimit(3, 10**9)) == Admitted({("one", 0): 4, ("two", 0): 2}, cut_ms=6), (
+        "the rest of the time fits"
+    )
+    assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5}, cut_ms=5), (
+        "it is too long"
+    )
+    assert admitted(one, two, limit=BatchLimit(1, 10**9)) == Admitted({("one", 0): 1}, {("one", 0): 5}, cut_ms=5), (
+        "inside of a chunk"
+    )
     one, two = (stream([5, 5], [5, 1], name=name, is_whole=False) for name in ("one", "two"))
     assert admitted(one, two, limit=BatchLimit(2, 10**9)) == Admitted({("one", 0): 2}, {("one", 0): 5}, cut_ms=5)
 

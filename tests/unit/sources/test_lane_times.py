@@ -48,7 +48,11 @@ def times(source: Input, *pieces: pl.DataFrame) -> list[tuple[int, int]]:
         (replace(STREAM, hash_key=()), [(None, 5, 0)], [(10, 5)]),
         (replace(STREAM, start=6), [("a", 5, 0), ("a", 6, 0)], [(11, 6)]),  # not read before that time
         (replace(STREAM, where="n > 8"), [("a", 5, 0)], [(10, 5)]),  # a condition may leave it out
-        (replace(STREAM, hash_key=("x",), computed=(Computed("x", "nullif(k, 'a')", STRING),)), [("a", 5, 0), ("b", 4, 0)], [(11, 4)]),
+        (
+            replace(STREAM, hash_key=("x",), computed=(Computed("x", "nullif(k, 'a')", STRING),)),
+            [("a", 5, 0), ("b", 4, 0)],
+            [(11, 4)],
+        ),
     ],
 )
 def test_a_record_moves_time_unless_its_stage_drops_it(source: Input, rows: list[Any], expected: list[tuple[int, int]]) -> None:
