@@ -10,11 +10,13 @@ import polars as pl
 import pytest
 
 from engine.expressions.types.types import STRING
-from engine.frames.clocks import BEFORE_ALL_TIME
-from engine.operators.tasks.order import LaneReading
+from engine.frames.clocks import BEFORE_ALL_TIME, NEVER
+from engine.log.marks import NO_MARKS, Marks
+from engine.operators.tasks.order import BatchOrder, LaneReading
 from engine.plan.model import Computed, Feed, Input
 from engine.sources.chunks import NO_TS
 from engine.sources.lane_times import COMPRESSED_BYTES, LaneTimes, decode_reading, encode_reading
+from tests.batch_times import plan_reading
 from tests.unit.records.relations import relation
 
 COLUMNS = relation({"k": "string", "n": "bigint"}, key=("k",), event_time=None)
@@ -71,6 +73,29 @@ def test_the_head_begins_where_the_batch_begins(head: int | None) -> None:
     expected = [(10, 7), (12, 9)] if head == 7 else [(10, NO_TS), (11, 5), (12, 9)]
     assert list(zip(offsets.tolist(), found.tolist(), strict=True)) == expected
     assert lane.head == 9
+
+
+def of_rows(marks: Marks) -> BatchOrder:
+    """The order of a batch that reads the rows 10 and 11 of a derived relation, whose event times tell nothing."""
+    derived = replace(STREAM, feed=Feed("log:r", "log", "r", is_derived=True))
+    lane = LaneTimes(None, 10)
+    lane.add_times(np.array([10, 11]), np.array([3, 8]))
+    lane.add_records(derived, records(("a", 99, 0), ("b", 98, 0)))
+    lane.add_marks(marks, [derived])
+    return BatchOrder.of(plan_reading([derived]), [lane.reading("log:r", 0, 12)], 0, {0: 1}, 0)
+
+
+def test_rows_of_a_derived_relation_are_judged_by_its_marks_which_have_places_of_their_own() -> None:
+    order = of_rows(Marks(np.array([10, 11]), np.array([3, 8]), np.array([2, 7])))
+    assert order.positions(0, "log:r", 0, np.array([10, 11])).tolist() == [1, 3]
+    assert order.clock_of(0).before(np.arange(5)).tolist() == [1, 2, 2, 7, 7]
+    assert order.end == 4
+
+
+def test_rows_without_marks_are_places_of_their_stream_all_the_same() -> None:
+    order = of_rows(NO_MARKS)
+    assert (order.clock_of(0).end, order.end) == (1, 2)
+    assert order.clock_of(0).reached(np.array([0, 2])).tolist() == [0, NEVER]
 
 
 @pytest.mark.parametrize("rises", [0, 1, COMPRESSED_BYTES])
