@@ -113,7 +113,7 @@ class FeedReader(Protocol):
         """Cut what a batch reads, ``[start, end)``, into the inputs of single tasks; nobody knows their heads yet."""
         ...
 
-    def told_ms(self) -> int | None:
+    def last_mark_ms(self) -> int | None:
         """Return the time of a derived feed's last mark (P14); None: it has none, or records tell the feed's time."""
         ...
 
@@ -205,7 +205,7 @@ class UsualAnswers:
         """See ``FeedReader``."""
         return None
 
-    def told_ms(self) -> int | None:
+    def last_mark_ms(self) -> int | None:
         """See ``FeedReader``: records tell the feed's time."""
         return None
 

@@ -357,7 +357,7 @@ class BatchPlanner:
                 found = self._upstream([reader.feed.log_feed for reader in derived])
                 self._behind |= {each.feed.name: found[each.feed.log_feed] for each in derived if each.feed.log_feed in found}
             # Marks are asked for before rows: those that come meanwhile tell of rows that are read later.
-            self._told |= {reader.feed.name: told_ms for reader in derived if (told_ms := reader.told_ms()) is not None}
+            self._told |= {reader.feed.name: told_ms for reader in derived if (told_ms := reader.last_mark_ms()) is not None}
             ends |= {reader.feed.name: reader.ends() for reader in derived}
         return ends
 

@@ -139,7 +139,7 @@ class SequenceReader(UsualAnswers):
                 first = stop
         return splits if first == end else [*splits, SequenceSplit(LANE_PARTITION, first, end)]
 
-    def told_ms(self) -> int | None:
+    def last_mark_ms(self) -> int | None:
         """See ``FeedReader``."""
         with shared_connection(self.dsn) as connection:
             return feed_ends(connection, [self.feed.log_feed]).get(self.feed.log_feed, {}).get(TOLD)
