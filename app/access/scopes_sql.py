@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.access.internal_queries import PREFIX
 from app.access.rules import scope_in_force
+from app.access.scopes import PREFIX
 from app.db.tables import query, query_read, relation
 
 

@@ -13,11 +13,11 @@ import polars as pl
 import psycopg
 from psycopg.types.json import Jsonb
 
-from app.access.idempotency.rules import TTL_MS, key_reused
+from app.access.idempotency.sql import TTL_MS, key_reused
 from app.appends.append_targets import Target
 from app.appends.change_positions import lock_origins, newer_alone
-from app.appends.rules import warnings_of
 from app.appends.shared_appends import MOST_BYTES, SharedAppends, SmallAppend
+from app.appends.validation import warnings_of
 from app.errors.app_errors import Unprocessable
 from app.http.values import instant
 from engine.frames.slicing import slices

@@ -1,14 +1,28 @@
-"""Warnings and faults of definitions in answers, each with a link to the explanation of its code."""
+"""Warnings, faults and obstacles in answers, each with a link to the explanation of its code."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from app.catalog.reasons import Reason
 from app.errors.error_list import explained_at
 from app.http.schemas import ProblemItem, WarningItem
 from engine.errors import Problem
 from engine.plan.warnings import DefinitionWarning
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The obstacle to a query's desired state, and its cure."""
+
+    code: str
+    fact: str
+    cure: str
+
+    @property
+    def detail(self) -> str:
+        """The fact and the cure."""
+        return f"{self.fact}. {self.cure[:1].upper()}{self.cure[1:]}"
 
 
 def shown_warnings(warnings: Iterable[DefinitionWarning]) -> list[WarningItem]:

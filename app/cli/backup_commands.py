@@ -14,7 +14,7 @@ import typer
 from slackwater.cli.options.failing import CommandFailed
 from slackwater.cli.options.invocation import invocation_of
 
-from app.catalog.stored.state_places import state_store_of
+from app.catalog.stored.state_files import state_store_of
 from app.cli.keys import as_command
 from app.cli.opening import only_service, open_database, read_settings
 from app.db.schema_version import SchemaVersionUnknown

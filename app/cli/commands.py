@@ -17,12 +17,11 @@ from slackwater.cli.options.invocation import MachineCommand, ReportingCommand, 
 from app import __version__
 from app.cli.backup_commands import backup, restore
 from app.cli.doctor import examine
-from app.cli.finding import Finding
 from app.cli.keys import keys, say_who_may
+from app.cli.machine import Finding
 from app.cli.opening import make_current, only_service, open_database, read_settings, require_tracing
 from app.cli.test_command import run_tests
-from app.http.servers.ports import server_config
-from app.http.servers.server import run
+from app.http.servers.ports import run, server_config
 from app.main.main import create_app
 from app.settings.effective_settings import effective
 from app.telemetry.setup import configure_logging

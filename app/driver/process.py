@@ -29,7 +29,7 @@ from app.catalog.drivers import transitions
 from app.catalog.drivers.lifecycle import Limits
 from app.catalog.drivers.states import State
 from app.catalog.drivers.transitions import LeasedQuery
-from app.catalog.stored.state_places import state_store_of
+from app.catalog.stored.state_files import state_store_of
 from app.db.database import CONNECT_TIMEOUT_SECONDS
 from app.db.schema_version import look_at_schema
 from app.driver.collecting import Collecting

@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from app.access import internal_queries
+from app.access import scopes
 from app.catalog.drivers.crash_suspects import has_turn, is_crash_suspect, is_lost, next_turns
 from app.catalog.drivers.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
 from app.catalog.drivers.states import Desired, DesiredState, HandleKind, State, Status
@@ -90,11 +90,7 @@ class Reconciler:
             number: of queries.
             is_internal: whether to hand over internal queries or users'.
         """
-        queries = [
-            leased
-            for leased in self._leases.leased_queries(connection)
-            if internal_queries.is_internal(leased.name) == is_internal
-        ]
+        queries = [leased for leased in self._leases.leased_queries(connection) if scopes.is_internal(leased.name) == is_internal]
         movable = [
             leased for leased in queries if leased.desired.wants is not Desired.STOPPED and leased.status.state in _MOVABLE
         ]

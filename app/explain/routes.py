@@ -8,7 +8,7 @@ from typing import Annotated
 import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request
 
-from app.appends.rules import EARLY_MS
+from app.appends.validation import EARLY_MS
 from app.catalog.queries.columns import first_input, result_columns, typed
 from app.catalog.queries.plans import PlannedQuery, get_planned
 from app.errors.app_errors import BadRequest, Fault
@@ -26,8 +26,7 @@ from app.http.parameters import (
     known_parameters,
     unknown_parameter,
 )
-from app.http.sentences import shown
-from app.http.values import parse_instant_ms, parse_stored
+from app.http.values import parse_instant_ms, parse_stored, shown
 from engine.plan.model import Plan
 
 KEY_PREFIX = "key."

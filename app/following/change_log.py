@@ -14,10 +14,10 @@ from typing import Any
 
 import polars as pl
 
-from app.catalog.stored.log_pages import Connection, end_within
+from app.catalog.stored.feeds_read import Connection, end_within
 from app.following.followed import Followed
 from app.http.answers.record_json import FEW_ROWS, encode_keyed
-from app.reads.replay_marks import with_marks
+from app.reads.records import with_marks
 from engine.commit.sink import REPLAYED
 from engine.frames.arrow_frames import decode_frame
 from engine.frames.frames import only

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import psycopg
 
-from app.catalog.stored.log_pages import Connection
+from app.catalog.stored.feeds_read import Connection
 from app.db.page_bounds import Most
 from app.errors.app_errors import Unavailable
 from app.following import change_log
@@ -24,7 +24,7 @@ from app.following.change_log import STRETCH_BYTES, STRETCH_ROWS, Heads, LogRang
 from app.following.cursors import ChangeCursor
 from app.following.followed import Followed
 from app.following.given_cursors import CursorExpired, bad_cursor, check_cursor, continued
-from app.following.push_events import PushEvent
+from app.following.push import PushEvent
 from app.following.snapshots import hold, read_rows, up_to
 from app.following.tails import new_entries as change_news
 from app.following.tails.new_entries import NewEntries

@@ -17,8 +17,7 @@ from app.access.rules import visible
 from app.catalog.relations.materialisations import materialised_output
 from app.catalog.relations.parts import is_part_of
 from app.catalog.stored.catalog import entry_of, output_to_json
-from app.catalog.stored.relations import ROWS, Kind, RelationRow, of_kind
-from app.catalog.stored.targets import entry_of_row
+from app.catalog.stored.relations import ROWS, Kind, RelationRow, entry_of_row, of_kind
 from app.db.log_tables import feed, incarnation
 from app.db.shared_reads import SharedReads
 from app.db.tables import query, relation

@@ -1,10 +1,15 @@
-"""Bodies of requests. All are JSON; clients send different media types for it, and ksqlDB's own client sends none."""
+"""Bodies of requests and lines of answers. All are JSON; clients send different media types for it, and ksqlDB's own client sends none.
+
+Some clients take every frame of an answer for one line, as ksqlDB's server sends them. HTTP/2 joins writes without a pause into one frame. So
+few lines are written with pauses; many lines are written at once, for speed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from fastapi import Request
 
@@ -80,3 +85,17 @@ def _text(value: Any) -> str:
 
 def _bad(detail: str) -> BadRequest:
     return BadRequest("malformed_body", detail, [Fault("", "malformed_body", detail)])
+
+
+PAUSE_S: Final = 0.01
+FEW_LINES: Final = 10
+
+
+async def in_pieces(lines: Sequence[bytes]) -> AsyncGenerator[bytes]:
+    """Yield lines one by one with a pause after each, or all at once if they are many."""
+    if len(lines) > FEW_LINES:
+        yield b"".join(lines)
+        return
+    for line in lines:
+        yield line
+        await asyncio.sleep(PAUSE_S)

@@ -18,8 +18,7 @@ import sqlalchemy as sa
 
 from app.catalog.relations.materialisations import materialisation_of, materialised_output
 from app.catalog.stored.catalog import output_of
-from app.catalog.stored.relations import RelationRow, of_kind
-from app.catalog.stored.targets import find_relation_async
+from app.catalog.stored.relations import RelationRow, find_relation_async, of_kind
 from app.db.admission import AdmissionLimits
 from app.db.database import Database
 from app.db.shared_reads import SharedReads

@@ -11,17 +11,44 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from app.errors.app_errors import BadRequest, Fault, Unprocessable
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.answers.negotiation import SEPARATORS, arrow_documented, joined_response, lines_documented, requested_form
+from app.http.guards.plain_route import PlainRoute
 from app.http.leaving import cancel_on_client_disconnect
-from app.http.parameters import MAX_KEY_LENGTH, Name, OnlyKnownParameters, ServicesOf, known_parameters
+from app.http.parameters import DEFAULT_LIMIT, MAX_KEY_LENGTH, Name, OnlyKnownParameters, ServicesOf, known_parameters
 from app.http.requests.bodies import JsonBody, request_body, validated
-from app.reads.freshness import read_fresh
-from app.reads.key_route import KeyRoute
+from app.reads.freshness import ANY_FRESHNESS, read_fresh
 from app.reads.models import LOOKUP, LOOKUP_BODY, ROWS, LookupAnswer, LookupBody, RowsAnswer
 from app.reads.parameters import AskedRead, Fresh, Rows, RowsParameters
 from app.reads.readable import TOO_LARGE, Ask, Readables, ReadableTable
 from app.reads.row_filters import COLUMN_PREFIX, KEY_PREFIX, is_filter, parse_key
 from app.reads.row_reads import FOUND, ReadRequest, answer_rows, lookup_ask, members, not_versioned
 from engine.plan.model import Output
+
+
+class KeyRoute(PlainRoute):
+    """Reads the row. It does not watch for a disconnect of its client, which would cost more than the read."""
+
+    def is_plain(self, request: Request) -> bool:
+        """See ``PlainRoute``."""
+        return super().is_plain(request) and len(request.path_params["key"]) <= MAX_KEY_LENGTH
+
+    async def answer(self, request: Request) -> Response:
+        """See ``PlainRoute``."""
+        read_request = ReadRequest(
+            table=request.path_params["name"],
+            filters=(),
+            single_key=request.path_params["key"],
+            at_ms=None,
+            range_ms=None,
+            state=None,
+            bounds_ms=(None, None),
+            is_descending=False,
+            has_text_numbers=False,
+            limit=DEFAULT_LIMIT,
+            cursor=None,
+            form=requested_form(request),
+        )
+        return await answer_rows(request.app.state.services, read_request, ANY_FRESHNESS)
+
 
 router = APIRouter(prefix="/v1/tables", tags=["reads"])
 keys = APIRouter(prefix="/v1/tables", tags=["reads"], route_class=KeyRoute)

@@ -17,8 +17,7 @@ from app.http.answers.database_errors import read_too_expensive
 from app.http.answers.negotiation import SEPARATORS, Form, arrow_response, joined_response
 from app.http.parameters import Services
 from app.http.requests.paging import bad_cursor, decode_cursor, encode_cursor
-from app.http.sentences import shown
-from app.http.values import MAX_INSTANT_MS, instant, parse_value
+from app.http.values import MAX_INSTANT_MS, instant, parse_value, shown
 from app.reads.freshness import Freshness, read_fresh
 from app.reads.readable import TOO_LARGE, Ask, Head, Readables, ReadableTable, Reading
 from app.reads.row_filters import COLUMN_PREFIX, KEY_PREFIX, Comparison, parse_filters

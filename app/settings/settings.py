@@ -14,10 +14,9 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from app.settings.limit_settings import LimitSettings, PushSettings
+from app.settings.limit_settings import LimitSettings, PushSettings, SqlSettings
 from app.settings.oidc_settings import OidcSettings, is_loopback
 from app.settings.spark_settings import SparkSettings
-from app.settings.sql_settings import SqlSettings
 from engine.connections.keys import SecretKeys
 from engine.connections.secret_sources import SecretSources
 from engine.definition.connections.hosts import HostBounds

@@ -16,10 +16,9 @@ from app.catalog.stored.queries import query_not_found
 from app.db.page_bounds import Most
 from app.explain.routes import answer_why
 from app.http.parameters import Services, planned
-from app.http.sentences import shown
+from app.http.values import shown
 from app.lateness.records import LateFilter, PageOf, late_records_of
-from app.sql.catalog.listing import Listing, texts
-from app.sql.catalog.looking import describe, show
+from app.sql.catalog.looking import Listing, describe, show, texts
 from app.sql.outcomes import Listed, Outcome, Selected
 from app.sql.reads.printing import printed, relations_on
 from app.sql.reads.pulls import pull, reads_too_long

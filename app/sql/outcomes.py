@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from app.appends.append_transaction import Appended
 from app.sql.catalog.carrying_out import Done
-from app.sql.catalog.listing import Listing
+from app.sql.catalog.looking import Listing
 from app.sql.reads.rows import ResultRows
 from engine.sql.scripts import Parsed
 from engine.statements.context.session import SqlRelation

@@ -23,7 +23,7 @@ from app.db.service_context import delivery_context_of, service_context_of
 from app.errors.app_errors import Forbidden
 from app.http.answers.record_json import EVENT_TIME, encode_values
 from app.http.parameters import Services, looked_outside, planned, planning_turn
-from app.sql.answers.progress import Progress
+from app.sql.answers.answers import Progress
 from app.sql.catalog.carrying_out import Done, carry_out, look_outside
 from app.sql.catalog.sessions import load_session
 from app.sql.faults import of_script, placed

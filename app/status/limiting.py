@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from app.catalog.reasons import Reason
+from app.catalog.warned import Reason
 
 Limit = Literal["input", "reading", "tasks", "commit", "other_queries", "upstream", "unmeasured", "paused", "not_running"]
 

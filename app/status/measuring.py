@@ -9,9 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.access.internal_queries import PREFIX
+from app.access.scopes import PREFIX
 from app.catalog.deliveries.rules import DeliveryFacts, delivery_state
-from app.catalog.deliveries.status import all_deliveries
+from app.catalog.deliveries.sql import all_deliveries
 from app.status.limiting import PARTS
 from app.telemetry import metric_list as metrics
 from app.telemetry.metric_list import Metric

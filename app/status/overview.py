@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.catalog.deliveries.rules import DeliveryFacts
-from app.catalog.deliveries.status import deliveries_of
+from app.catalog.deliveries.sql import deliveries_of
 from app.db.log_tables import RESULT_FEED, counter
 from app.lateness.record_rules import LATE_REASONS
 from app.status.sql import Status, list_statuses

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from app.access.internal_queries import is_internal
 from app.access.rules import visible
+from app.access.scopes import is_internal
 from app.catalog.deliveries.rules import DeliveryFacts
+from app.catalog.drivers.placement import reason_for_waiting
 from app.catalog.drivers.ready_drivers import find_drivers
-from app.catalog.drivers.waiting import reason_for_waiting
-from app.catalog.reasons import Reason
+from app.catalog.warned import Reason
 from app.http.answers.documented import answered, problems
 from app.http.leaving import cancel_on_client_disconnect
 from app.http.parameters import MAX_LIMIT, OnlyKnownParameters, Services, ServicesOf

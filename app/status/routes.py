@@ -12,20 +12,28 @@ from fastapi import APIRouter, Query
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.catalog.deliveries.rules import DeliveryFacts, DeliveryState, delivery_state
-from app.catalog.deliveries.status import delivery_of
+from app.catalog.deliveries.sql import delivery_of
+from app.catalog.drivers.placement import reason_for_waiting
 from app.catalog.drivers.ready_drivers import find_drivers
-from app.catalog.drivers.waiting import reason_for_waiting
-from app.catalog.reasons import Reason as Waiting
 from app.catalog.stored.feeds_read import FeedEnd, feed_ends, feeds_read
 from app.catalog.stored.queries import query_not_found
+from app.catalog.warned import Reason as Waiting
 from app.db.notifications import wait_for_notification
 from app.errors.app_errors import AppError
 from app.http.answers.documented import answered, problems
 from app.http.examples import STATUS
 from app.http.parameters import Name, OnlyKnownParameters, Services, ServicesOf
 from app.http.schemas import Counter, QueryState
-from app.status.conditions import conditions_of, reason_of
-from app.status.limiting import WINDOW_S, Facts, busiest_task_of, functions_of, limit_of, shares_of, slow_function
+from app.status.conditions import BlockedPartition, conditions_of, reason_of, wait_for_transaction
+from app.status.limiting import (
+    WINDOW_S,
+    Facts,
+    busiest_task_of,
+    functions_of,
+    limit_of,
+    shares_of,
+    slow_function,
+)
 from app.status.models import (
     Delivery,
     DeliveryTrouble,
@@ -38,9 +46,7 @@ from app.status.models import (
     TaskStatus,
     WaitingSpan,
 )
-from app.status.open_transactions import BlockedPartition, wait_for_transaction
-from app.status.producers import WAITS_FOR_PRODUCER
-from app.status.producers_sql import find_wait
+from app.status.producers import WAITS_FOR_PRODUCER, find_wait
 from app.status.sql import Status, counters_of, find_status, find_status_by_id
 from engine.plan.model import Feed
 

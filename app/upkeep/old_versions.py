@@ -12,7 +12,7 @@ import psycopg
 import structlog
 from psycopg import sql
 
-from app.access.internal_queries import PREFIX
+from app.access.scopes import PREFIX
 from app.catalog.relations.materialisations import output_of_source
 from app.catalog.stored.catalog import output_of
 from engine.commit.views import IS_DELETED, RESULT_TIME, history_identifier

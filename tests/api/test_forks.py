@@ -18,8 +18,7 @@ import sqlalchemy as sa
 from psycopg.types.json import Jsonb
 
 from app.catalog.history.forks import Forked, Forking, at_one_commit, fork_query
-from app.catalog.stored.state_files import StateFiles, checkpoint_directory
-from app.catalog.stored.state_places import state_store_of
+from app.catalog.stored.state_files import StateFiles, checkpoint_directory, state_store_of
 from app.db.database import engine_for
 from app.errors.app_errors import Conflict
 from app.settings.settings import Settings

@@ -14,7 +14,7 @@ from app.catalog.relations.routes import listed
 from app.db.database import engine_for
 from app.db.page_bounds import Most
 from app.db.transactions import raw
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.definition.relations import StreamDefinition
 
 

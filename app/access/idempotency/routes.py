@@ -11,8 +11,7 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from app.access.idempotency.rules import digest_of
-from app.access.idempotency.sql import Claim, StoredAnswer, claim, keep
+from app.access.idempotency.sql import Claim, StoredAnswer, claim, digest_of, keep
 from app.access.rules import actor, scope_in_force
 
 CREATED_HEADERS: Final = ("ETag", "Location")

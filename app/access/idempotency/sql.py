@@ -1,18 +1,53 @@
 """Answers by idempotency key. A claim is part of the transaction that it guards: a failed request leaves no key behind.
 
-Appends store theirs in the log's schema, in the appender's own transaction, by the same rules (``app.access.idempotency.rules``).
+Appends store theirs in the log's schema, in the appender's own transaction, by the same rules.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import sqlalchemy as sa
 
-from app.access.idempotency.rules import TTL_MS, in_progress, key_reused
 from app.db.tables import idempotency
+from app.errors.app_errors import InProgress, Unprocessable
+
+TTL_MS = 24 * 3_600_000
+"""How long a retry is recognised (product.md §3)."""
+
+
+def digest_of(about: list[Any], body: bytes) -> bytes:
+    """Return the digest by which two requests are compared.
+
+    Args:
+        about: the rest of the request: method, path, media type.
+        body: in a form in which equal requests have equal bytes.
+    """
+    digest = hashlib.sha256(json.dumps(about).encode())
+    digest.update(body)
+    return digest.digest()
+
+
+def key_reused(key: str) -> Unprocessable:
+    """Return the error for a key that was used for another request."""
+    return Unprocessable(
+        "idempotency_key_reused",
+        f"the Idempotency-Key {key!r} belongs to another request of the last 24 hours; use a new key for a new request",
+    )
+
+
+def in_progress(key: str) -> InProgress:
+    """Return the error for a repeated request while the first one is still in progress."""
+    return InProgress(
+        "idempotency_in_progress",
+        f"the first request with the Idempotency-Key {key!r} is not answered yet; repeat this one in a moment",
+        headers={"Retry-After": "1"},
+    )
+
 
 # A repeated request waits as long as a slow first request takes on a busy machine. After that the client had better ask again.
 WAIT_MS = 2_000

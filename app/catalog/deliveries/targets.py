@@ -10,8 +10,10 @@ import sqlalchemy as sa
 
 from app.catalog.stored.catalog import load_catalog, output_of
 from app.catalog.stored.queries import find_query
+from app.db.service_context import delivery_context_of
 from app.db.tables import relation
 from app.db.transactions import raw
+from app.http.parameters import Services, looked_outside
 from engine.definition.deliveries.delivery import DeliveryModel, goes_on
 from engine.definition.queries import QueryDefinition
 from engine.deliveries.deliveries import DeliveryContext, Result
@@ -72,3 +74,15 @@ def _is_known(connection: sa.Connection, target: Target, output: Output) -> bool
         return False
     stored_result = connection.execute(sa.select(relation.c.definition).where(relation.c.produced_by == stored.id)).scalar_one()
     return output_of(stored_result).columns == output.columns
+
+
+async def look_at_target(services: Services, target: Target | None) -> None:
+    """Check a target without holding any permit: this may take ten seconds.
+
+    Raises:
+        DefinitionInvalid: the target is not writable as defined.
+        TargetUnavailable: the target does not answer.
+    """
+    if target is not None:
+        context = delivery_context_of(services.settings)
+        await looked_outside(services, lambda: target.check(context))

@@ -7,11 +7,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.access.internal_queries import PREFIX, is_internal
-from app.catalog.drivers.placement import DriverLoad, ReadyDrivers
+from app.access.scopes import PREFIX, is_internal
+from app.catalog.drivers.placement import DriverLoad, ReadyDrivers, reason_for_waiting
 from app.catalog.drivers.sql import UNCAPPED
-from app.catalog.drivers.waiting import reason_for_waiting
-from app.catalog.reasons import Reason
+from app.catalog.warned import Reason
 from app.db.tables import driver, query, query_status
 
 IS_UNPLACED: sa.ColumnElement[bool] = sa.and_(

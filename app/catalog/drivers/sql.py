@@ -10,7 +10,7 @@ import psycopg
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from app.access.internal_queries import PREFIX
+from app.access.scopes import PREFIX
 from app.catalog.deliveries import sql as deliveries
 from app.catalog.drivers.placement import DriverLoad, ReadyDrivers
 

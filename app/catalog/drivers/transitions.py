@@ -15,7 +15,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from app.access.internal_queries import PREFIX
+from app.access.scopes import PREFIX
 from app.catalog.drivers.crash_suspects import LOST
 from app.catalog.drivers.lifecycle import Action
 from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, Outcome, State, Status

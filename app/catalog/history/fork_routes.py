@@ -13,11 +13,10 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from app.access.idempotency.routes import created_once
 from app.access.rules import refuse_beyond_scope
 from app.access.scopes import named_in, names_in
-from app.catalog.deliveries.looking import look_at_target
-from app.catalog.deliveries.targets import Target, new_target
+from app.catalog.deliveries.targets import Target, look_at_target, new_target
 from app.catalog.functions.sql import with_functions
-from app.catalog.history.fork_models import ForkAnswer, ForkBody
 from app.catalog.history.forks import Forking, at_one_commit, fork_query, in_body
+from app.catalog.history.rewind_models import ForkAnswer, ForkBody
 from app.catalog.history.takeovers import TakeOver, take_over
 from app.catalog.queries.answers import stored_answer
 from app.catalog.queries.fork_rules import ForkRequest, forked_definition, place_in_body
@@ -25,15 +24,13 @@ from app.catalog.queries.models import EditChange
 from app.catalog.stored.catalog import load_visible_catalog
 from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.queries import QueryRow, find_query, get_query
-from app.catalog.stored.state_files import StateFiles
-from app.catalog.stored.state_places import state_files_of
+from app.catalog.stored.state_files import StateFiles, state_files_of
 from app.db.transactions import raw
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import FORK, FORK_WISH
 from app.http.parameters import MAX_NAME_LENGTH, Name, OnlyKnownParameters, Services, ServicesOf, bad_parameter, planned
 from app.http.requests.bodies import JsonBody, read_json, request_body, validated
-from app.http.requests.conditions import IdempotencyKey, OfWrite
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import IdempotencyKey, OfWrite, Preconditions
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid
 from engine.plan.build import read_query

@@ -31,7 +31,7 @@ from app.db.log_tables import commit
 from app.db.tables import query, query_status
 from app.db.transactions import edit_of_one_moment, raw
 from app.errors.app_errors import Conflict, Fault
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.commit.history.forking import copy_commits, copy_result, result_bytes
 from engine.commit.task_states import CommittedState, load_committed_state, load_states
 from engine.definition.queries import QueryDefinition

@@ -12,8 +12,7 @@ from fastapi import APIRouter, Query, Response
 from app.access.idempotency.routes import answered_once
 from app.access.rules import refuse_beyond_scope, visible_position
 from app.access.scopes import named_in
-from app.catalog.deliveries.looking import look_at_target
-from app.catalog.deliveries.targets import Target, new_target
+from app.catalog.deliveries.targets import Target, look_at_target, new_target
 from app.catalog.functions.sql import with_functions
 from app.catalog.history.rewind_models import CommitPlace, CommitsAnswer, RetainedCommitAnswer, RewindAnswer, RewindBody
 from app.catalog.history.rewind_rules import Place, named, place_in_body
@@ -23,7 +22,7 @@ from app.catalog.queries.models import EditChange
 from app.catalog.stored.catalog import load_visible_catalog
 from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.queries import get_query
-from app.catalog.stored.state_places import state_files_of
+from app.catalog.stored.state_files import state_files_of
 from app.db.transactions import raw
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import COMMITS, REWIND, REWIND_WISH

@@ -35,7 +35,7 @@ from app.db.log_tables import commit
 from app.db.tables import query, query_status
 from app.db.transactions import lock_edits, raw
 from app.errors.app_errors import Conflict
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.commit.history.restored_rows import RowsUnknown
 from engine.commit.history.retained_commits import RetainedCommit, hold_retained, retained_commits
 from engine.commit.history.rewinding import change_log_bytes, rewind

@@ -28,7 +28,7 @@ from app.catalog.stored.queries import QueryRow, add_event, get_query, redefined
 from app.catalog.stored.state_files import SegmentsGone, StateFiles
 from app.db.tables import query, query_read, query_status
 from app.db.transactions import lock_edits, raw
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.commit.history.promoting import hold_commits, move_commits
 from engine.commit.task_states import load_committed_state, load_states
 from engine.definition.queries import QueryDefinition

@@ -7,15 +7,13 @@ from typing import Any
 import sqlalchemy as sa
 from fastapi import Response
 
-from app.access.internal_queries import is_internal
 from app.access.rules import refuse_beyond_scope, visible
-from app.access.scopes import named_in
+from app.access.scopes import is_internal, named_in
 from app.catalog.drivers.ready_drivers import warning_of_no_room
 from app.catalog.functions.sql import with_functions
-from app.catalog.queries.edits import Replaced
+from app.catalog.queries.edits import Planned, Replaced
 from app.catalog.queries.fork_rules import Fork
-from app.catalog.queries.warnings import warnings_about, warnings_of_planned
-from app.catalog.stored.catalog import load_visible_catalog
+from app.catalog.stored.catalog import load_catalog, load_visible_catalog, producers_of
 from app.catalog.stored.queries import QueryRow
 from app.catalog.warned import shown_reasons, shown_warnings
 from app.db.transactions import raw
@@ -24,8 +22,8 @@ from app.http.requests.conditions import set_etag
 from app.http.schemas import AcceptedAnswer, ForkOrigin, QueryAnswer, StoredQueryAnswer, WarningItem
 from engine.definition.queries import QueryDefinition
 from engine.expressions.python_functions import Functions
-from engine.plan.build import read_query
-from engine.plan.warnings import DefinitionWarning
+from engine.plan.build import build_plan, normalise, read_query
+from engine.plan.warnings import DefinitionWarning, warnings_of
 
 
 def checked(connection: sa.Connection, body: Any, before: Functions | None = None) -> QueryDefinition:
@@ -100,3 +98,18 @@ def accepted_answer(connection: sa.Connection, services: Services, row: QueryRow
         status=f"/v1/queries/{row.name}/status?wait_for={row.desired_state}",
         warnings=placing(connection, services, row),
     )
+
+
+def warnings_about(connection: sa.Connection, definition: QueryDefinition) -> list[DefinitionWarning]:
+    """Return the warnings about a definition.
+
+    Raises:
+        DefinitionInvalid: with every problem.
+    """
+    definition, catalog = normalise(definition), load_catalog(raw(connection))
+    return warnings_of_planned(connection, Planned(definition, build_plan(definition, catalog), catalog))
+
+
+def warnings_of_planned(connection: sa.Connection, planned: Planned) -> list[DefinitionWarning]:
+    """Return the warnings about a definition that was planned in this transaction."""
+    return warnings_of(planned.definition, planned.plan, planned.catalog, producers_of(raw(connection)))

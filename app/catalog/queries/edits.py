@@ -26,7 +26,7 @@ from app.catalog.stored.queries import QueryRow, add_event, find_query, get_quer
 from app.db.tables import query, query_read, query_status, relation
 from app.db.transactions import lock_edits, raw
 from app.errors.app_errors import Conflict
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.definition.queries import QueryDefinition
 from engine.definition.start import Start
 from engine.errors import CURED_BY_NEW_STATE, DefinitionInvalid

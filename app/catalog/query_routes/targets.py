@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends
 
-from app.catalog.deliveries.looking import look_at_target
-from app.catalog.deliveries.targets import Target, new_target
+from app.catalog.deliveries.targets import Target, look_at_target, new_target
 from app.catalog.history.fork_routes import BodyOfPut
 from app.catalog.queries.answers import checked
 from app.catalog.stored.definitions import read_definition

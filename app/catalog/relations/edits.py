@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from app.access.audit.rules import Action, Change
 from app.access.audit.sql import note
-from app.access.internal_queries import is_internal
 from app.access.rules import refuse_feed_beyond_scope, visible
+from app.access.scopes import is_internal
 from app.catalog.relations.materialisations import follow
 from app.catalog.relations.parts import column_faults_of_left, drop_parts, parts_left, refuse_if_written
 from app.catalog.relations.reader_fit import in_use, pin, pinned_readers
@@ -22,7 +22,7 @@ from app.db.log_tables import reject
 from app.db.tables import query, query_read, relation
 from app.db.transactions import lock_edits, raw
 from app.errors.app_errors import Conflict, Fault
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.commit.views import drop_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition

@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.access.internal_queries import PREFIX, is_internal
+from app.access.scopes import PREFIX, is_internal
 from app.catalog.stored.catalog import load_catalog, source_of
 from app.catalog.stored.purging import forget_results
 from app.catalog.stored.queries import QueryRow, add_event, find_query

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from app.access.audit.rules import Action, Change
 from app.access.audit.sql import note
-from app.access.internal_queries import is_internal
 from app.access.rules import visible
+from app.access.scopes import is_internal
 from app.catalog.relations.parts import writers_into, written_by
 from app.catalog.stored.catalog import load_catalog
 from app.catalog.stored.definitions import planned, read_definition

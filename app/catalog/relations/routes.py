@@ -48,9 +48,17 @@ from app.http.parameters import (
     planned,
 )
 from app.http.requests.bodies import JsonBody, request_body
-from app.http.requests.conditions import NOT_MODIFIED, IfChanged, OfPut, OfWrite, not_modified, set_etag, set_read_headers
+from app.http.requests.conditions import (
+    NOT_MODIFIED,
+    IfChanged,
+    OfPut,
+    OfWrite,
+    Preconditions,
+    not_modified,
+    set_etag,
+    set_read_headers,
+)
 from app.http.requests.paging import Cursor, decode_cursor, page
-from app.http.requests.preconditions import Preconditions
 from app.http.schemas import PartitionRange, RegisteredAnswer, RelationAnswer, RelationPage
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem

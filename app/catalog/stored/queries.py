@@ -16,7 +16,7 @@ from app.access.scopes_sql import query_is_visible
 from app.db.page_bounds import Most, bounded
 from app.db.tables import delivery, query, query_event, query_status
 from app.errors.app_errors import Conflict, NotFound
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from app.settings.settings import Settings
 from engine.commit.task_states import Place, TaskState
 from engine.errors import ExternalError, StateCorrupt
+from engine.state.segments.directories import Directories
 from engine.state.segments.in_manifest import stored_segments
 from engine.state.segments.objects import Objects
 from engine.state.segments.ports import SEGMENT_SUFFIX, StateStore, task_folder
+from engine.state.segments.segment_cache import SegmentCache
 
 ROOT_FILE: Final = "root.json"
 
@@ -122,3 +125,15 @@ class StateFiles:
 
     def _place(self, query_id: UUID, checkpoint_id: UUID) -> StateStore:
         return self.store.below(str(query_id)).below(str(checkpoint_id))
+
+
+def state_store_of(settings: Settings) -> StateStore:
+    """Return the store of all queries' segments."""
+    if settings.state_url is None:
+        return Directories(settings.checkpoints_dir)
+    return Objects(settings.state_url, SegmentCache(settings.cache_dir, settings.state_cache_bytes))
+
+
+def state_files_of(settings: Settings) -> StateFiles:
+    """Return the state files, as a service uses them."""
+    return StateFiles(settings.checkpoints_dir, state_store_of(settings))

@@ -20,8 +20,7 @@ import structlog
 from app.catalog.deliveries import sql as deliveries
 from app.catalog.deliveries.sql import DeliveryLease, DeliveryLost
 from app.db.service_context import delivery_context_of
-from app.driver.delivering.connections import Lender
-from app.driver.delivering.worker import UNAVAILABLE, Worker
+from app.driver.delivering.worker import UNAVAILABLE, Lender, Worker
 from app.driver.notifications import DESIRED_STATES, listen_forever
 from app.driver.schema_fit import has_parent
 from app.settings.settings import Settings

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from psycopg.rows import dict_row
 
-from app.catalog.stored.log_pages import Connection
+from app.catalog.stored.feeds_read import Connection
 from app.errors.app_errors import Gone, Unavailable
 from app.following.change_log import STRETCH_ROWS, Heads, LogRange
-from app.following.push_events import PushEvent
+from app.following.push import PushEvent
 from app.following.tails.new_entries import NewEntries
 from app.following.tails.tail import Tail
 from app.following.tails.tails import Tails

@@ -17,7 +17,7 @@ import psycopg
 import psycopg_pool
 import structlog
 
-from app.catalog.stored.log_pages import Connection
+from app.catalog.stored.feeds_read import Connection
 from app.db.database import AWAY
 from app.db.notifications import Notifications
 from app.errors.app_errors import Unavailable

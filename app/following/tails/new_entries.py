@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from app.catalog.stored.log_pages import Connection
+from app.catalog.stored.feeds_read import Connection
 from app.errors.app_errors import Unavailable
 from app.following.change_log import STRETCH_ROWS, Heads, LogRange, encode_changes, few_changes, numbered_frame
 from app.following.followed import Followed

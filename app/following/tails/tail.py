@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
-from app.catalog.stored.log_pages import Connection
+from app.catalog.stored.feeds_read import Connection
 from app.errors.app_errors import Unavailable
 from app.following.change_log import Heads, LogRange
 from app.following.tails.new_entries import NewEntries

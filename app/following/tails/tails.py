@@ -21,7 +21,7 @@ import anyio
 import psycopg
 import psycopg_pool
 
-from app.catalog.stored.log_pages import Connection
+from app.catalog.stored.feeds_read import Connection
 from app.db.database import bounded_reads, linked_pool
 from app.db.notifications import Notifications
 from app.db.shared_reads import SharedReads

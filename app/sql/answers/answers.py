@@ -1,14 +1,18 @@
-"""Outcomes of statements as answers show them."""
+"""Outcomes of statements as answers show them, and the progress of a script."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.access.rules import visible_position_text
 from app.catalog.warned import shown_warnings
+from app.http.answers.problems import StatementState
 from app.sql.answers.models import ResultColumn, StatementResult
 from app.sql.outcomes import Defined, Inserted, Listed, Outcome, Selected
+from engine.sql.scripts import Parsed
 
 
 def answer_of(outcome: Outcome) -> StatementResult:
@@ -45,3 +49,35 @@ def values_of(objects: Any) -> list[list[Any]]:
 
 def _counted(number: int) -> str:
     return "1 row" if number == 1 else f"{number:,} rows"
+
+
+@dataclass(slots=True)
+class Progress:
+    """A script during its execution.
+
+    Attributes:
+        statements: all of them.
+        outcomes: of the first statements, in order; grows.
+    """
+
+    statements: Sequence[Parsed]
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def states(self) -> list[StatementState]:
+        """Return the state of each statement, if the one after the last outcome failed."""
+        failed = len(self.outcomes)
+        return [
+            StatementState(
+                statement=parsed.text,
+                line=parsed.place.line,
+                state="done" if number < failed else "failed" if number == failed else "not_tried",
+                message=answer_of(self.outcomes[number]).message if number < failed else None,
+            )
+            for number, parsed in enumerate(self.statements)
+        ]
+
+    def sentence(self) -> str:
+        """Return the same as a sentence."""
+        done = len(self.outcomes)
+        left = len(self.statements) - done - 1
+        return f"statement {done + 1} of {len(self.statements)} failed: {done} carried out before it, {left} behind it not tried"

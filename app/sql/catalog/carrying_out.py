@@ -15,8 +15,8 @@ from app.access.rules import Role, refuse_below, refuse_beyond_scope
 from app.access.scopes import feeds_in, named_in
 from app.catalog.deliveries.targets import target_of
 from app.catalog.functions.sql import drop_function, register_function
+from app.catalog.queries.answers import warnings_about
 from app.catalog.queries.edits import Replaced, Replacement, create_query, delete_query, replace_query
-from app.catalog.queries.warnings import warnings_about
 from app.catalog.relations.edits import delete_source, put_source
 from app.catalog.relations.rules import check_source, source_warnings, topic_warnings
 from app.catalog.stored.catalog import source_of
@@ -26,7 +26,7 @@ from app.catalog.stored.queries import set_desired_state
 from app.catalog.stored.relations import get_relation
 from app.db.tables import query, relation, sql_type
 from app.errors.app_errors import Unprocessable
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from app.sql.catalog.sessions import facts_of
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition

@@ -9,7 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 
-from app.access.internal_queries import is_internal
+from app.access.scopes import is_internal
 from app.access.scopes_sql import query_is_visible
 from app.catalog.functions.sql import registered_functions
 from app.catalog.stored.catalog import load_visible_catalog

@@ -25,7 +25,7 @@ from app.db.database import Database
 from app.db.tables import query, query_status, transient_reader
 from app.db.transactions import lock_edits
 from app.errors.app_errors import AppError, TooManyRequests
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.definition.queries import QueryDefinition
 
 PREFIX: Final = "transient_"

@@ -15,6 +15,9 @@ import polars as pl
 import psycopg
 
 from app.errors.app_errors import Fault, TooExpensive, Unprocessable
+from app.following.changes import ChangeSource
+from app.following.followed import Followables
+from app.following.tails.tails import Tails
 from app.http.answers.arrow_rows import arrow_batch
 from app.http.answers.database_errors import read_too_expensive
 from app.http.parameters import Services, planned
@@ -23,9 +26,10 @@ from app.reads.readable import HEAD_ONLY, Ask, Readables, ReadableTable, Reading
 from app.reads.row_filters import Comparison
 from app.reads.row_reads import missing, not_versioned
 from app.reads.rows import RowsShape, State, marks_of, parameters, rows_statement
+from app.sql.catalog.following import following
 from app.sql.reads.conditions import pushed
 from app.sql.reads.rows import ResultRows, RowReader
-from app.sql.reads.stream_records import stream_records
+from engine.plan.catalog import CatalogEntry
 from engine.plan.model import Output
 from engine.statements.reads.reading import OwnedRead
 
@@ -201,3 +205,12 @@ def too_many_rows(relation: str, most: int) -> Unprocessable:
         "keep what you look for in a table of its own: CREATE TABLE … AS SELECT …"
     )
     return Unprocessable("too_many_rows", detail, [Fault("/sql", "too_many_rows", detail)])
+
+
+async def stream_records(services: Services, entry: CatalogEntry) -> AsyncIterator[pl.DataFrame]:
+    """Yield frames of ``_ts``, ``_op`` and the stream's columns; records of a partition or a part are in its order."""
+    followed = await services.of(Followables).find("stream", entry.relation.name)
+    async with following(services.of(Tails), ChangeSource(followed, has_text_numbers=False), "earliest") as follower:
+        while frames := await follower.next():
+            for frame in frames:
+                yield frame

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.access.internal_queries import is_internal
+from app.access.scopes import is_internal
 from app.http.answers.documented import answered, problems
 from app.http.parameters import OnlyKnownParameters, ServicesOf
 from app.settings.effective_settings import in_force

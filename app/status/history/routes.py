@@ -11,8 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.access.rules import WITHHELD, may_see_files
 from app.access.scopes_sql import find_feed_within_scope
 from app.catalog.stored.queries import query_not_found
-from app.catalog.stored.relations import Kind, of_kind
-from app.catalog.stored.targets import entry_of_row, find_relation_async
+from app.catalog.stored.relations import Kind, entry_of_row, find_relation_async, of_kind
 from app.db.page_bounds import Most
 from app.http.answers.documented import answered, problems
 from app.http.examples import REJECTS, RUNS

@@ -9,9 +9,8 @@ import psycopg
 import pytest
 
 from app.catalog.drivers.lifecycle import Effect, Limits, Snapshot, decide
-from app.catalog.drivers.outages import is_outage
-from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, State, Status
-from app.driver.launches.faults import report_of
+from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, State, Status, is_outage
+from app.driver.launches.host import report_of
 from engine.deliveries.deliveries import TargetUnavailable
 from engine.errors import (
     CommitRefused,
