@@ -40,7 +40,6 @@ class Role(IntEnum):
 
     @classmethod
     def of(cls, text: str) -> Role:
-        """Return the role of that name."""
         return cls[text.upper()]
 
 
@@ -272,11 +271,6 @@ def feed_beyond(name: str, scope: Scope) -> str:
 
 def refuse_feed_beyond_scope(name: str, pointer: str, names: Iterable[str]) -> None:
     """Refuse a request for the feed of a relation if the feed has relations outside of the caller's scope.
-
-    Args:
-        name: of the relation.
-        pointer: into the body.
-        names: of all relations of the feed.
 
     Raises:
         Forbidden: ``out_of_scope``.

@@ -47,7 +47,6 @@ def names_beside(connection: sa.Connection, name: str) -> list[str]:
 
 
 async def find_names_beside(connection: AsyncConnection, name: str) -> list[str]:
-    """See ``names_beside``."""
     return list((await connection.execute(_names_beside(name))).scalars())
 
 
@@ -75,7 +74,6 @@ async def find_feed_within_scope(connection: AsyncConnection, name: str) -> bool
 
 
 def is_feed_within_scope(connection: sa.Connection, name: str) -> bool:
-    """See ``find_feed_within_scope``."""
     scope = scope_in_force()
     return scope is None or all(map(scope.allows, connection.execute(_names_sharing(name)).scalars()))
 

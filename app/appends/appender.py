@@ -85,7 +85,6 @@ class Appender:
 
     Args:
         pool: its own connections, so that appends never wait for reads.
-        metrics: counts appended and rejected records.
     """
 
     def __init__(

@@ -30,11 +30,9 @@ class AppendRoute(PlainRoute):
     """Appends the body of a request without an idempotency key."""
 
     def is_plain(self, request: Request) -> bool:
-        """See ``PlainRoute``."""
         return super().is_plain(request) and "idempotency-key" not in request.headers
 
     async def answer(self, request: Request) -> Response:
-        """See ``PlainRoute``."""
         kind = "stream" if self.path_format.startswith("/v1/streams/") else "table"
         answer = await _append(kind, request.path_params["name"], request, request.app.state.services, None, None)
         return Response(answer.model_dump_json(), media_type=JSON_TYPE)

@@ -38,8 +38,6 @@ class ValidatedBody:
     """Canonical records and rejects of one body; ``offset`` of a reject is its index in the body.
 
     Attributes:
-        accepted: the records.
-        rejects: the others.
         changes: position of each record in its database's log (``change_positions.keyed``); None: the records are no change events.
     """
 

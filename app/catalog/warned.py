@@ -21,12 +21,10 @@ class Reason:
 
     @property
     def detail(self) -> str:
-        """The fact and the cure."""
         return f"{self.fact}. {self.cure[:1].upper()}{self.cure[1:]}"
 
 
 def shown_warnings(warnings: Iterable[DefinitionWarning]) -> list[WarningItem]:
-    """Return warnings in the form of answers."""
     return [_item(each.pointer, each.code, each.detail, each.cure) for each in warnings]
 
 
@@ -36,7 +34,6 @@ def shown_reasons(*reasons: Reason | None) -> list[WarningItem]:
 
 
 def shown_problems(problems: Iterable[Problem]) -> list[ProblemItem]:
-    """Return the faults of a definition in the form of answers."""
     return [
         ProblemItem(pointer=each.pointer, code=each.code, detail=each.detail, type=explained_at(each.code)) for each in problems
     ]

@@ -45,7 +45,6 @@ _MARKS: Final = {True: ("ok   ", "green"), False: ("wrong", "red")}
 
 
 def application() -> typer.Typer:
-    """Return the commands, to run them in this process."""
     make_children_safe()
     return cli
 

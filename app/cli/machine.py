@@ -20,9 +20,6 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        subject: of the check.
-        is_ok: there is no fault.
-        detail: the facts.
         remedy: how to fix a fault; None without one.
     """
 

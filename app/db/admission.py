@@ -27,7 +27,6 @@ class AdmissionLimit:
     Args:
         limit: largest amount at once; work above the limit is admitted only alone.
         refused: counts refused work.
-        detail: of the error.
     """
 
     def __init__(self, limit: int, refused: Counter, detail: str) -> None:
@@ -112,7 +111,6 @@ class AdmissionLimits:
 
     @classmethod
     def of(cls, limits: LimitSettings, refused: Counter) -> Self:
-        """Build the limits."""
         return cls(
             AdmissionLimit(
                 limits.row_reads,

@@ -118,13 +118,7 @@ class Database:
 
     @classmethod
     def create(cls, dsn: str, pool_size: int, read_timeout_ms: int) -> Self:
-        """Build the pools without connecting; ``open`` connects.
-
-        Args:
-            dsn: of the database.
-            pool_size: connections of each pool.
-            read_timeout_ms: after this time the database cancels a statement that only reads.
-        """
+        """Build the pools without connecting; ``open`` connects."""
         read_options = bounded_reads(read_timeout_ms)
         autocommit_reads = {**read_options, "autocommit": True}
         return cls(
@@ -151,7 +145,6 @@ class Database:
             await pool.open()
 
     async def close(self) -> None:
-        """Close every connection."""
         for pool in (self.appends, self.lookups, self.scans):
             await pool.close()
         await self.reads.dispose()
@@ -218,7 +211,6 @@ class LinkedPool(psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]):
             await self.putconn(connection)
 
     async def putconn(self, connection: psycopg.AsyncConnection) -> None:
-        """See ``AsyncConnectionPool``."""
         self._borrowed -= 1
         await super().putconn(connection)
 

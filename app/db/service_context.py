@@ -8,7 +8,6 @@ from engine.sources.control import ServiceContext
 
 
 def service_context_of(settings: Settings) -> ServiceContext:
-    """Return the context of connectors."""
     return ServiceContext(files_root=settings.files_root, dsn=settings.dsn)
 
 

@@ -17,11 +17,7 @@ PATIENCE_SECONDS = 10.0
 
 
 class Turns:
-    """Permits of one event loop.
-
-    Args:
-        size: connections of the pool.
-    """
+    """Permits of one event loop."""
 
     def __init__(self, size: int) -> None:
         self._all = asyncio.Semaphore(size)

@@ -74,7 +74,6 @@ class Identity:
 
 
 def limits_of(settings: DriverSettings) -> Limits:
-    """Return the timings of the lifecycle."""
     return Limits(
         start_timeout_ms=settings.start_timeout_ms,
         stop_timeout_ms=settings.stop_timeout_ms,
@@ -87,11 +86,6 @@ def limits_of(settings: DriverSettings) -> Limits:
 
 def run_driver(settings: Settings, make_runner: Callable[[Settings], Runner], identity: Identity) -> int:
     """Run a driver until it is asked to stop. Call this from the main thread; it installs handlers for SIGTERM and SIGINT.
-
-    Args:
-        settings: with a ``database_url``.
-        make_runner: builds the engine, which a thread opens.
-        identity: of this driver.
 
     Returns:
         The exit code. Threads may still hang: exit with ``os._exit``.
@@ -219,7 +213,6 @@ class DriverProcess:
 
     @property
     def _pause_s(self) -> float:
-        """Seconds between two cycles."""
         settings = self._settings
         due_s = (LONGEST_PAUSE_S, settings.heartbeat_ms / 1000, settings.lease_ttl_ms / 3000)
         return max(LEAST_PAUSE_S, min(due_s))

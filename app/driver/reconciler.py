@@ -83,13 +83,7 @@ class Reconciler:
         return min((ms for ms in due if ms is not None), default=None)
 
     def hand_over(self, connection: psycopg.Connection[Any], number: int, *, is_internal: bool) -> None:
-        """Hand over the queries that were launched last: stop each in order, and release its lease for another driver.
-
-        Args:
-            connection: to the database.
-            number: of queries.
-            is_internal: whether to hand over internal queries or users'.
-        """
+        """Hand over the queries that were launched last: stop each in order, and release its lease for another driver."""
         queries = [leased for leased in self._leases.leased_queries(connection) if scopes.is_internal(leased.name) == is_internal]
         movable = [
             leased for leased in queries if leased.desired.wants is not Desired.STOPPED and leased.status.state in _MOVABLE

@@ -117,13 +117,6 @@ def _question(
 ) -> Question:
     """Return the question of a request.
 
-    Args:
-        plan: of the query.
-        key_texts: columns of the key and their texts.
-        at: the event time.
-        place: of one record; None if the request has none.
-        faults: of the parameters so far.
-
     Raises:
         BadRequest: with every fault.
     """

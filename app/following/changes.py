@@ -58,7 +58,6 @@ class ChangeSource:
 
     @staticmethod
     async def heads_of(connection: Connection, sources: Sequence[ChangeSource]) -> Sequence[Heads | Unavailable]:
-        """See ``Source``."""
         return await change_news.heads_of(connection, [source.followed for source in sources])
 
     @staticmethod
@@ -69,7 +68,6 @@ class ChangeSource:
         *,
         from_oldest: bool = False,
     ) -> Sequence[NewEntries | Unavailable]:
-        """See ``Source``."""
         texts, followed = [source.has_text_numbers for source in sources], [source.followed for source in sources]
         return await change_news.new_entries_of(connection, followed, ends, texts, from_oldest=from_oldest)
 
@@ -100,10 +98,6 @@ class ChangeFollower:
     """One client that follows one relation.
 
     Args:
-        tails: the connections for reads.
-        source: the relation.
-        begun: where it begins.
-        tail: of the source, to wait for new entries.
         most_bytes: a step ends after this many bytes, before its limit; it has at least one event.
 
     Attributes:

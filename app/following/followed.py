@@ -74,12 +74,10 @@ class Followed:
 
     @property
     def columns(self) -> Schema:
-        """The columns of a row."""
         return self.relation.columns
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The key columns, in order."""
         return self.relation.key
 
     @cached_property

@@ -37,7 +37,6 @@ class PushEvent(NamedTuple):
 
     Attributes:
         id: the cursor behind the event.
-        json: the body.
     """
 
     kind: EventKind
@@ -144,7 +143,6 @@ class _PushResponse(EventSourceResponse):
         self._frames = frames
 
     async def stream_response(self, send: Send) -> None:
-        """See ``StreamingResponse``."""
         push = self._services.settings.push
         cursor = ""
         async with aclosing(self._frames) as frames:

@@ -279,7 +279,6 @@ class ParameterFaults:
 
 
 def unknown_parameter(unknown: list[str], known: list[str]) -> BadRequest:
-    """Return the error for parameters that are none."""
     allowed = f"This path takes {', '.join(known)}" if known else "This path takes none"
     faults, named = [], []
     for name in unknown:
@@ -291,7 +290,6 @@ def unknown_parameter(unknown: list[str], known: list[str]) -> BadRequest:
 
 
 def bad_parameter(name: str, detail: str) -> BadRequest:
-    """Return the error for a parameter with a wrong value."""
     return BadRequest("bad_parameter", f"{name}: {detail}", [Fault(f"?{name}", "bad_parameter", detail)])
 
 

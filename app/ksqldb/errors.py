@@ -41,7 +41,6 @@ def status_of(error: AppError) -> int:
 
 
 def error_response(error: AppError, statement: str | None = None) -> JSONResponse:
-    """Return the answer for an error."""
     return JSONResponse(error_body(error, statement), status_of(error), error.headers)
 
 
@@ -49,9 +48,6 @@ class Refused(Exception):
     """A statement was refused. The answer names it, and the entities of earlier statements.
 
     Args:
-        error: why.
-        statement: its text.
-        entities: of earlier statements.
         how_far: added to the message.
     """
 
@@ -62,5 +58,4 @@ class Refused(Exception):
         self._body = {**body, "message": f"{body['message']}{how_far}", "entities": list(entities)}
 
     def response(self) -> JSONResponse:
-        """Return the answer."""
         return JSONResponse(self._body, status_of(self.error), self.error.headers)

@@ -108,10 +108,6 @@ def _parsed(tree: InsertValues) -> Parsed:
 def literal(value: Any, depth: int = 0) -> Node:
     """Return a JSON value as a literal of the language.
 
-    Args:
-        value: from the JSON parser.
-        depth: of the lists and objects around it.
-
     Raises:
         BadRequest: it is nested too deeply.
     """

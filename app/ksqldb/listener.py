@@ -35,14 +35,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 def create_listener(services: Services, door: Authenticator, refusals: RefusalLog, tracing: Tracing | None) -> FastAPI:
-    """Build the application of the listener.
-
-    Args:
-        services: of the service.
-        door: authenticates keys.
-        refusals: records requests refused for a missing role or scope.
-        tracing: for spans.
-    """
+    """Build the application of the listener."""
     guard_of_keys = key_guard(door, is_required=services.settings.is_key_required)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(guard_of_keys)])
     app.state.services, app.state.queries, app.state.refusals = services, OpenQueries(), refusals

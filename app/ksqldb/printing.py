@@ -39,13 +39,6 @@ async def print_topic(
 ) -> ClosingResponse:
     """Answer PRINT as ksqlDB's ``/query`` does: two lines about formats, then one for each record.
 
-    Args:
-        services: of the application.
-        runner: binds the statement.
-        parsed: the statement.
-        tree: the same, as a tree.
-        recheck: raises if the client's key is not valid any more.
-
     Raises:
         AppError: there is no such topic, or there are too many streams.
     """

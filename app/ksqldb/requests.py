@@ -25,8 +25,6 @@ class StatementRequest:
     """The statements of a request.
 
     Attributes:
-        text: statements.
-        settings: properties of this request, by name.
         variables: values of ``${name}``.
     """
 

@@ -54,12 +54,10 @@ class Advice:
     """The effect that one value of a setting would have had on the records measured so far.
 
     Attributes:
-        value_ms: the value.
         late_count: records that would have been late.
         late_share: of all records measured.
         added_wait_ms: additional wait of a result compared with 0, in event time.
         is_exact: False: the count is an upper bound.
-        is_current: it is the current value.
     """
 
     value_ms: int

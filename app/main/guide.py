@@ -83,7 +83,6 @@ class Guide:
 
 
 def guide_routes(site: Path = SITE) -> list[BaseRoute]:
-    """Return the routes of the guide."""
     return [Route(PATH, _with_slash, include_in_schema=False), Mount(PATH, Guide(site))]
 
 

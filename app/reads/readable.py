@@ -256,7 +256,6 @@ def written(relation: RelationRow) -> tuple[str | None, Output]:
 
 
 def not_materialised(relation: RelationRow) -> Conflict:
-    """Return the error for a read of rows that are not stored."""
     return Conflict(
         "table_not_materialised",
         f"'{relation.name}' is a source whose rows are not stored. PUT /v1/tables/{relation.name} with \"materialize\": true stores "

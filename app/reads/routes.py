@@ -28,11 +28,9 @@ class KeyRoute(PlainRoute):
     """Reads the row. It does not watch for a disconnect of its client, which would cost more than the read."""
 
     def is_plain(self, request: Request) -> bool:
-        """See ``PlainRoute``."""
         return super().is_plain(request) and len(request.path_params["key"]) <= MAX_KEY_LENGTH
 
     async def answer(self, request: Request) -> Response:
-        """See ``PlainRoute``."""
         read_request = ReadRequest(
             table=request.path_params["name"],
             filters=(),

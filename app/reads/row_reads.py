@@ -128,7 +128,6 @@ def lookup_ask(
 
 
 def missing(table: str, outcome: str, horizon_ms: int | None) -> NotFound | Gone:
-    """Return the error for a key without a row."""
     if outcome == "history_expired":
         return Gone(
             "history_expired",
@@ -271,7 +270,6 @@ def members(table: str, head: Head, output: Output, at_ms: int | None) -> dict[s
 
 
 def not_versioned(output: Output, parameter: str) -> Conflict:
-    """Return the error for a history read of a table without history."""
     detail = (
         f"'{output.name}' keeps no history, so only its current rows can be read; `versioned` of its source, or `into.versioned` of its "
         'query, {"history_retention": …}, keeps one'

@@ -329,12 +329,10 @@ class Settings(BaseSettings):
 
     @property
     def state_retention_ms(self) -> int:
-        """``state_retention`` in milliseconds."""
         return parse_duration(self.state_retention)
 
     @property
     def retained_commits_every_ms(self) -> int:
-        """``retained_commits_every`` in milliseconds."""
         return parse_duration(self.retained_commits_every)
 
     @property
@@ -345,7 +343,6 @@ class Settings(BaseSettings):
 
     @property
     def is_key_required(self) -> bool:
-        """Whether requests need an API key."""
         return self.auth == "on" or (self.auth == "auto" and (not self.is_loopback or self.oidc.issuer is not None))
 
     @property

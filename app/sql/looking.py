@@ -43,12 +43,6 @@ PAGE = 100
 async def look(services: Services, parsed: Parsed, session: Session, until: float) -> Outcome:
     """Answer a statement that only reads.
 
-    Args:
-        services: of this application.
-        parsed: the statement.
-        session: the catalog to bind it against.
-        until: see ``pull``.
-
     Raises:
         AppError: it names something that does not exist, cannot be answered, or took too long.
         StatementFault: it cannot be bound.

@@ -62,11 +62,8 @@ class Push:
     """A running push query.
 
     Attributes:
-        columns: names and types of its rows.
         key: names of the columns that identify rows; empty for a stream.
         query: name of its transient query; None: it follows a relation.
-        limit: maximum number of rows.
-        rows: the rows.
     """
 
     columns: Schema
@@ -193,7 +190,6 @@ def _shown(frame: pl.DataFrame, kind: RelationKind) -> pl.DataFrame:
 
 
 def _made(columns: Sequence[str], frame: pl.DataFrame) -> PushedRows:
-    """Return rows of a transient query."""
     return PushedRows(frame.select(columns), frame["_ts"].to_list(), (frame["_op"] != 0).to_list())
 
 

@@ -81,8 +81,6 @@ class ScriptRunner:
     """Executes statements.
 
     Args:
-        services: of this application.
-        words: of the session of the script.
         default_grace: see ``Settings``; None: the service's setting.
     """
 
@@ -94,10 +92,6 @@ class ScriptRunner:
 
     async def read(self, text: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Script:
         """Parse a script. A long one takes a second or two; other requests are served meanwhile.
-
-        Args:
-            text: the script.
-            parameters: see ``with_parameters``.
 
         Raises:
             Unprocessable: with every fault of every statement; or a parameter is wrong.

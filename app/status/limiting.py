@@ -37,10 +37,8 @@ class Facts:
     """Facts about a query.
 
     Attributes:
-        state: of the query.
         is_waiting: it waits for a producer (``waits_for_producer``).
         is_merging: it reads a derived feed and other feeds.
-        unread: unread records of its log feeds.
         measured: shares of the time before its last commit (``engine.runtime.limits.time_breakdown``); None: there are none.
         age_s: time since that commit; None: there is no commit.
     """
@@ -92,7 +90,6 @@ def _recent(facts: Facts) -> Mapping[str, Any]:
 
 
 def limit_of(facts: Facts) -> Limit:
-    """Return the limit of a query."""
     if facts.state != "running":
         return "paused" if facts.state == "paused" else "not_running"
     shares = shares_of(facts)

@@ -161,13 +161,7 @@ def _sentence(ways: Sequence[str]) -> str:
 
 
 async def find_wait(connection: AsyncConnection, status: Status, relations: Sequence[str]) -> Reason | None:
-    """Return the query that a running query waits for; None if it waits for none.
-
-    Args:
-        connection: of the service's reads.
-        status: of the query that may wait.
-        relations: names of its inputs.
-    """
+    """Return the query that a running query waits for; None if it waits for none."""
     stored = (await connection.execute(sa.select(query.c.definition).where(query.c.id == status.query_id))).scalar_one()
     definition = read_definition(QueryDefinition, stored)
     graph = await load_graph(connection, relations, "upstream")

@@ -33,8 +33,6 @@ class Scraper(Collector):
     """Answers scrapes; one per application.
 
     Args:
-        engine: of the database.
-        registry: metrics that the process counts.
         checkpoints_dir: directory of the queries' state, if they run on this machine.
     """
 
@@ -71,7 +69,6 @@ class Scraper(Collector):
         return facts
 
     def collect(self) -> Iterator[Metric]:
-        """See ``Collector``."""
         by_metric: dict[metric_list.Metric, list[Sample]] = defaultdict(list)
         known = [] if self._facts is None else [*self._facts.samples, *self._sizes]
         for sample in ((DATABASE_UP, (), float(self._facts is not None)), *known):

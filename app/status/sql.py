@@ -115,13 +115,11 @@ _STATUS = (
 
 
 async def find_status(connection: AsyncConnection, name: str) -> Status | None:
-    """Return the status of the query of that name."""
     row = (await connection.execute(_STATUS.where(query.c.name == name))).mappings().one_or_none()
     return None if row is None else Status(**row)
 
 
 async def find_status_by_id(connection: AsyncConnection, query_id: UUID) -> Status | None:
-    """Return the status of the query with that id."""
     row = (await connection.execute(_STATUS.where(query.c.id == query_id))).mappings().one_or_none()
     return None if row is None else Status(**row)
 

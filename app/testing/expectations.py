@@ -38,7 +38,6 @@ class Subject:
 
     @staticmethod
     def of(plan: Plan, *, is_ordered: bool) -> Subject:
-        """Return a query's result."""
         output = plan.output
         retention_ms = output.history_retention_ms
         return Subject(
@@ -92,8 +91,6 @@ class Failure:
 
     Attributes:
         pointer: of the expectation; empty for what nobody expected.
-        title: what differs.
-        lines: the difference.
     """
 
     pointer: str

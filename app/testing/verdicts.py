@@ -22,8 +22,6 @@ class TestResult:
 
     Attributes:
         name: of the test; of the file where it could not be read.
-        ms: how long it ran.
-        failures: expectations that were not met.
         problems: why it could not be run.
         document: None where the file could not be read.
     """
@@ -37,7 +35,6 @@ class TestResult:
 
     @property
     def state(self) -> Literal["passed", "failed", "invalid"]:
-        """In one word."""
         return "invalid" if self.problems else "failed" if self.failures else "passed"
 
     def place(self, pointer: str) -> str:
@@ -47,13 +44,7 @@ class TestResult:
 
 
 def verdicts(paths: list[Path], run: Run, tasks: int | None = None) -> Iterator[TestResult]:
-    """Run every test of these files and directories; one that cannot be read does not keep the others from it.
-
-    Args:
-        paths: of files and directories.
-        run: runs one.
-        tasks: of every query; see ``Case``.
-    """
+    """Run every test of these files and directories; one that cannot be read does not keep the others from it."""
     for path in paths:
         try:
             files = find_files([path])

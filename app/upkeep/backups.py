@@ -72,7 +72,6 @@ class Contents:
         version: of the Slackwater that made it.
         at: time, in seconds since 1970.
         queries: queries that were running; they run again after a restore.
-        schema_prefix: of its schemas.
         state_url: of the object store with its segments; empty: they are in the backup.
     """
 

@@ -48,12 +48,7 @@ class _Counted:
 
 
 class RefusalLog:
-    """Writes denied requests to the audit log.
-
-    Args:
-        engine: of the database.
-        clock: monotonic, in seconds.
-    """
+    """Writes denied requests to the audit log."""
 
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine

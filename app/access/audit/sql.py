@@ -60,7 +60,6 @@ class AuditFilter:
     before_id: int | None = None
 
     def conditions(self) -> list[sa.ColumnElement[bool]]:
-        """Return the filter in SQL."""
         conditions = []
         for column, value in ((audit.c.resource, self.resource), (audit.c.actor, self.actor), (audit.c.outcome, self.outcome)):
             if value is not None:

@@ -33,7 +33,6 @@ def digest_of(about: list[Any], body: bytes) -> bytes:
 
 
 def key_reused(key: str) -> Unprocessable:
-    """Return the error for a key that was used for another request."""
     return Unprocessable(
         "idempotency_key_reused",
         f"the Idempotency-Key {key!r} belongs to another request of the last 24 hours; use a new key for a new request",
@@ -41,7 +40,6 @@ def key_reused(key: str) -> Unprocessable:
 
 
 def in_progress(key: str) -> InProgress:
-    """Return the error for a repeated request while the first one is still in progress."""
     return InProgress(
         "idempotency_in_progress",
         f"the first request with the Idempotency-Key {key!r} is not answered yet; repeat this one in a moment",

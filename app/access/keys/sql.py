@@ -132,10 +132,6 @@ class KeyCache:
 
     Look-ups at the same moment share one statement, and at most two statements run at once. Clients with wrong or lost keys use no more of
     the database than that.
-
-    Args:
-        engine: of the database.
-        clock: monotonic, in seconds.
     """
 
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.monotonic) -> None:

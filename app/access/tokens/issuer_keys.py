@@ -66,12 +66,7 @@ class IssuerKey:
 
 
 class IssuerKeys:
-    """Keys of one issuer, for one event loop.
-
-    Args:
-        settings: with an issuer.
-        clock: monotonic, in seconds.
-    """
+    """Keys of one issuer, for one event loop."""
 
     def __init__(self, settings: OidcSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings

@@ -24,7 +24,6 @@ class TokenReader:
     """Authenticates tokens.
 
     Args:
-        settings: with an issuer.
         keys: the issuer's keys; by default they are fetched by the settings.
     """
 
@@ -106,7 +105,6 @@ class Authenticator:
     """Authenticates the caller by a key or a token.
 
     Args:
-        keys: of this service.
         tokens: of its issuer; None where it has none.
     """
 

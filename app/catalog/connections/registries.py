@@ -35,7 +35,6 @@ class Registries:
     """Registries by name.
 
     Args:
-        database: with the stored connections.
         surroundings: secret sources of this process: keys, variables, hosts.
     """
 
@@ -69,7 +68,6 @@ class Registries:
             entry[1].close()
 
     def close(self) -> None:
-        """Close all connections."""
         for _, registry in self._clients.values():
             registry.close()
         self._clients.clear()

@@ -58,7 +58,6 @@ class ConnectionRow:
 
     @property
     def stored(self) -> Stored:
-        """The connection in the engine's form."""
         return Stored(self.name, self.type, self.definition, self.secrets)
 
 

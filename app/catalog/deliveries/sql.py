@@ -104,19 +104,13 @@ class DeliveryLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLease:
-    """A lease of a delivery.
-
-    Attributes:
-        id: of the delivery.
-        epoch: of the lease.
-    """
+    """A lease of a delivery."""
 
     id: UUID
     epoch: int
 
     @property
     def names(self) -> dict[str, Any]:
-        """Parameters of the guards in statements."""
         return {"id": self.id, "epoch": self.epoch}
 
 
@@ -146,7 +140,6 @@ class LeasedDelivery:
 
     @property
     def lease(self) -> DeliveryLease:
-        """The lease of this delivery."""
         return DeliveryLease(self.id, self.epoch)
 
     @property
@@ -178,7 +171,6 @@ def look(connection: Connection, owner: UUID) -> list[LeasedDelivery]:
 
 
 def release(connection: Connection, held: DeliveryLease) -> None:
-    """Release a lease."""
     connection.execute(_RELEASE, held.names)
 
 
@@ -321,5 +313,4 @@ async def deliveries_of(connection: AsyncConnection, query_ids: Sequence[UUID]) 
 
 
 async def all_deliveries(connection: AsyncConnection) -> list[DeliveryFacts]:
-    """Return every delivery."""
     return [DeliveryFacts(**row) for row in (await connection.execute(_ALL)).mappings()]

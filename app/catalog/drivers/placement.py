@@ -18,9 +18,7 @@ class DriverLoad:
     """One ready driver.
 
     Attributes:
-        max_queries: its limit.
         held: number of queries that it leases.
-        root: id of its state root.
     """
 
     driver_id: UUID
@@ -51,7 +49,6 @@ class ReadyDrivers:
         return max(0, min(over, free - self.unplaced))
 
     def of_root(self, root: str) -> ReadyDrivers:
-        """Return the drivers with this state root."""
         return replace(self, drivers=tuple(load for load in self.drivers if load.root == root))
 
     @property
@@ -98,7 +95,6 @@ DRIVER_STARTING = Reason("driver_starting", "the driver is starting its engine",
 
 
 def state_not_here(name: str, root: UUID | None) -> Reason:
-    """Return the reason that no living driver has the query's state root."""
     where = "" if root is None else f" (its root.json has the id {root})"
     return Reason(
         "state_not_here",

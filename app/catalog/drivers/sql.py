@@ -88,7 +88,6 @@ def load_ready_drivers(
 
 
 def find_driver(connection: Connection, driver_id: UUID) -> DriverRow | None:
-    """Return the row of a driver."""
     with connection.transaction(), connection.cursor(row_factory=class_row(DriverRow)) as cursor:
         return cursor.execute(_ROWS + " WHERE id = %s", (driver_id,)).fetchone()
 

@@ -202,12 +202,6 @@ def load_leased(connection: Connection, driver_id: UUID, only: Collection[UUID] 
 def save(connection: Connection, claimant: Claimant, leased: LeasedQuery, action: Action) -> LeasedQuery | None:
     """Write a transition with its run and its event, in one statement.
 
-    Args:
-        connection: in autocommit mode.
-        claimant: the driver.
-        leased: as it was read.
-        action: the decision.
-
     Returns:
         The query after the transition, or None: the lease or the version has changed, and nothing was written.
     """
@@ -235,13 +229,7 @@ def note_phase(connection: Connection, driver_id: UUID, leased: LeasedQuery, pha
 
 
 def hold_query(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> psycopg.Cursor[Any]:
-    """Lock a query against deletion and rebuilding until the transaction ends; return one row if neither has happened.
-
-    Args:
-        connection: in a transaction.
-        query_id: of the query.
-        checkpoint_id: from the order of its launch.
-    """
+    """Lock a query against deletion and rebuilding until the transaction ends; return one row if neither has happened."""
     return connection.execute(_HOLD, (query_id, checkpoint_id))
 
 

@@ -21,7 +21,6 @@ BUILT_IN = frozenset({*FUNCTIONS, *(name.lower() for name in KSQLDB), *AGGREGATE
 
 
 def registered_functions(connection: sa.Connection) -> Functions:
-    """Return every registered function by name."""
     rows = connection.execute(sa.select(python_function.c.name, python_function.c.definition))
     return {name: FunctionDefinition.model_validate(definition) for name, definition in rows}
 

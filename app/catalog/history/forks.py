@@ -52,12 +52,8 @@ class Forking:
     """The parameters of a fork.
 
     Attributes:
-        files: state of queries.
         most_bytes: largest result to copy.
-        query_id: of the fork.
-        checkpoint_id: of the fork.
         is_held: whether the original commits nothing meanwhile; otherwise the transaction sees one snapshot of it.
-        conditions: of the request, about the original.
     """
 
     files: StateFiles

@@ -54,7 +54,6 @@ class Rewinding:
         definition: edited; None: the query's own.
         desired_state: None: unchanged.
         most_bytes: longest change log to read.
-        conditions: of the request, about the query.
     """
 
     batch_id: int
@@ -130,11 +129,6 @@ def _general_obstacle(connection: sa.Connection, stored: QueryRow) -> str | None
 
 def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewound:
     """Return a query to a retained commit; it continues from there with its next launch.
-
-    Args:
-        connection: in a transaction.
-        name: of the query.
-        asked: the requested rewind.
 
     Raises:
         NotFound: ``query_not_found``.

@@ -42,10 +42,7 @@ class TakeOver:
     """The parameters of a take-over.
 
     Attributes:
-        fork: name of the fork.
         checkpoint_id: new one of the query.
-        files: state of queries.
-        conditions: of the request, about the query.
     """
 
     fork: str
@@ -59,11 +56,6 @@ def take_over(connection: sa.Connection, name: str, asked: TakeOver) -> QueryRow
 
     HTTP reads of the original's relation then give the fork's result under the same name. Cursors of its changes end, because its log is another
     one. A query that reads one of the two results is an obstacle: its position is a number in that result's log.
-
-    Args:
-        connection: in a transaction.
-        name: of the original.
-        asked: the parameters.
 
     Raises:
         NotFound: ``query_not_found``.

@@ -64,7 +64,6 @@ class Replaced:
 
     @property
     def is_created(self) -> bool:
-        """Whether the query is new."""
         return self.edit is None
 
 
@@ -252,7 +251,6 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
 
 
 def stored_form(definition: QueryDefinition) -> dict[str, Any]:
-    """Return the JSON form in which a definition is stored."""
     return definition.model_dump(mode="json", by_alias=True)
 
 

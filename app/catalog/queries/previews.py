@@ -24,12 +24,10 @@ class Effect:
 
     Attributes:
         pointer: the part of the definition that causes it.
-        kind: of the effect.
         operator: its name; None: the results.
         least: least number of records, rows or windows.
         most: greatest number; equal to ``least`` if the number is exact.
         from_ms: the earliest time: event times, ends of windows, or for a hold the wall clock; None if there is none.
-        to_ms: the latest.
     """
 
     pointer: str

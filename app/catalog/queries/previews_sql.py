@@ -33,14 +33,7 @@ _LATE_BEYOND_CAP = sql.SQL(
 
 
 def effects_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefinition, plan: Plan) -> list[Effect]:
-    """Return the effects of an edit in place on stored data, as of the last commit; none before the first.
-
-    Args:
-        connection: in a transaction.
-        stored: the query.
-        definition: the new one, normalised.
-        plan: its plan.
-    """
+    """Return the effects of an edit in place on stored data, as of the last commit; none before the first."""
     committed = connection.execute(
         sa.select(
             commit.c.stream_time_ms,

@@ -38,10 +38,6 @@ def inference_request(name: str, model: type[SourceDefinition], body: Any) -> In
 def inferred(asked: InferenceRequest, context: ServiceContext) -> Inferred:
     """Return the columns that a source's connector infers.
 
-    Args:
-        asked: the request.
-        context: context of the connector.
-
     Raises:
         DefinitionInvalid: the connector is wrong, or the columns are unknown.
         Forbidden: the source is outside of the caller's scope.

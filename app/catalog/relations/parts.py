@@ -56,7 +56,6 @@ def is_part_of(wholes: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
 
 
 def writers_into(connection: sa.Connection, name: str) -> list[str]:
-    """Return the queries that append to a stream."""
     rows = connection.execute(
         sa.select(query.c.name)
         .join_from(relation, query, relation.c.produced_by == query.c.id)
@@ -78,7 +77,6 @@ def refuse_if_written(connection: sa.Connection, name: str) -> None:
 
 
 def written_by(name: str, writers: Iterable[str]) -> Conflict:
-    """Return the error for an edit or a deletion of a stream to which queries append."""
     shown = [visible(writer) for writer in writers]
     faults = [Fault("", "written_by", f"query '{writer}' appends to '{name}'") for writer in shown]
     return Conflict("relation_in_use", f"{', '.join(shown)} append to '{name}'; delete or change the query first", faults)

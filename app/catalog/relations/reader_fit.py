@@ -27,7 +27,6 @@ from engine.plan.evolution import with_columns_named
 
 
 def in_use(name: str, readers: list[str]) -> Conflict:
-    """Return the error for the removal of a relation that queries read."""
     shown = [visible(reader) for reader in readers]
     faults = [Fault("", "read_by", f"query '{reader}' reads '{name}'") for reader in shown]
     return Conflict("relation_in_use", f"'{name}' is read by {', '.join(shown)}; delete the query first", faults)

@@ -102,20 +102,12 @@ def _written(connection: sa.Connection, query_id: UUID) -> Iterable[Any]:
 
 
 def output_of_query(connection: sa.Connection, query_id: UUID) -> Output:
-    """Return the present result of a query."""
     (row,) = _written(connection, query_id)
     return output_of(row.definition)
 
 
 def move_result(connection: sa.Connection, producer: UUID, query_id: UUID, output: Output) -> None:
-    """Give a query the result of another one, with the name and the definition of ``output``. The other query then has none.
-
-    Args:
-        connection: in a transaction.
-        producer: the query that writes the result now.
-        query_id: the query that writes it from then on.
-        output: the result from then on.
-    """
+    """Give a query the result of another one, with the name and the definition of ``output``. The other query then has none."""
     (row,) = _written(connection, producer)
     before = output_of(row.definition)
     connection.execute(

@@ -195,7 +195,6 @@ def entry_of(
     produced_by: str | None,
     reads: list[str],
 ) -> CatalogEntry:
-    """Return the catalog entry of one stored relation."""
     if origin == "source":
         return source_entry(name, source_of(kind, definition))
     # A reader of a derived relation needs only its output.
@@ -204,7 +203,6 @@ def entry_of(
 
 
 def source_of(kind: Literal["stream", "table"], definition: Mapping[str, Any]) -> SourceDefinition:
-    """Read a stored definition of a source."""
     return read_definition(TableDefinition if kind == "table" else StreamDefinition, definition)
 
 

@@ -99,7 +99,6 @@ def get_query(connection: sa.Connection, name: str, *, is_locking: bool = False)
 
 
 def query_not_found(name: str) -> NotFound:
-    """Return the error for an unknown query."""
     return NotFound("query_not_found", f"there is no query '{name}'; GET /v1/queries lists all")
 
 
@@ -156,5 +155,4 @@ def request_restart(connection: sa.Connection, name: str, conditions: Preconditi
 
 
 def add_event(connection: sa.Connection, query_id: UUID, kind: str, detail: dict[str, Any]) -> None:
-    """Add an event to the query's history."""
     connection.execute(sa.insert(query_event).values(query_id=query_id, kind=kind, actor=actor(), detail=detail))

@@ -142,7 +142,6 @@ def retained_result(query_name: str, committed: Any | None) -> dict[str, Any]:
 
 
 async def find_relation_async(connection: AsyncConnection, name: str) -> RelationRow | None:
-    """Return the relation of that name."""
     row = (await connection.execute(ROWS.where(relation.c.name == name))).one_or_none()
     return None if row is None else RelationRow(*row)
 

@@ -41,12 +41,10 @@ def root_id(content: bytes) -> UUID:
 
 
 def query_directory(checkpoints_dir: Path, query_id: UUID) -> Path:
-    """Return the directory of a query."""
     return checkpoints_dir / str(query_id)
 
 
 def checkpoint_directory(checkpoints_dir: Path, query_id: UUID, checkpoint_id: UUID) -> Path:
-    """Return the directory of one checkpoint of a query."""
     return query_directory(checkpoints_dir, query_id) / str(checkpoint_id)
 
 
@@ -128,12 +126,10 @@ class StateFiles:
 
 
 def state_store_of(settings: Settings) -> StateStore:
-    """Return the store of all queries' segments."""
     if settings.state_url is None:
         return Directories(settings.checkpoints_dir)
     return Objects(settings.state_url, SegmentCache(settings.cache_dir, settings.state_cache_bytes))
 
 
 def state_files_of(settings: Settings) -> StateFiles:
-    """Return the state files, as a service uses them."""
     return StateFiles(settings.checkpoints_dir, state_store_of(settings))

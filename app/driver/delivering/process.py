@@ -62,7 +62,6 @@ class DeliveryProcess:
     """Delivers until it is asked to stop. Everything that can hang is in other threads.
 
     Args:
-        settings: with a ``database_url``.
         owner: of its leases: the driver's id.
         parent_pid: this process ends when that one has exited; None: it has no parent to watch.
     """

@@ -32,7 +32,6 @@ class Lender:
     """Lends connections to threads; a thread waits if none is free.
 
     Args:
-        dsn: of the database.
         most: maximum of connections. It also bounds the batches of results in memory, because each batch is read through one.
     """
 
@@ -60,7 +59,6 @@ class Lender:
             self._idle.append(connection)
 
     def close(self) -> None:
-        """Close all idle connections."""
         while self._idle:
             with suppress(psycopg.Error):
                 self._idle.pop().close()
@@ -95,11 +93,8 @@ class Worker:
     """Runs one delivery until its lease is lost, it stops, or ``end`` is called.
 
     Args:
-        site: context of the output.
-        lender: connections to the database.
         seen: the delivery, as it was claimed.
         on_end: called from the thread when it ends.
-        clock: monotonic, in seconds.
     """
 
     def __init__(
@@ -121,7 +116,6 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=f"delivery-{seen.query}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     @property

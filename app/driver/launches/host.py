@@ -101,7 +101,6 @@ class QueryHost:
         self._due.put(hosted)
 
     def report(self, query_id: UUID) -> HandleReport:
-        """Return the report of a query's handle."""
         with self._lock:
             hosted = self._hosted.get(query_id)
             is_leaving = any(leaving.order.query_id == query_id for leaving in self._leaving)

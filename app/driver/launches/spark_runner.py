@@ -57,7 +57,6 @@ class SparkRunner:
     """One session, many queries.
 
     Args:
-        settings: with a ``database_url``.
         begun: a session that is starting already; None: ``open`` starts one.
 
     Raises:
@@ -126,7 +125,6 @@ class SparkRunner:
         return LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS)
 
     def is_unfinished(self, query_id: UUID, checkpoint_id: UUID, epoch: int) -> bool:
-        """See ``Runner``."""
         with self._connect() as connection:
             return is_unfinished(connection, self._checkpoints_dir, query_id, checkpoint_id, epoch)
 
@@ -174,7 +172,6 @@ class SparkRunner:
 
 
 def span_of(batch: CommittedBatch) -> Done:
-    """Return the span of a batch."""
     attributes: dict[str, str | int] = {
         "slackwater.query": batch.query,
         "slackwater.epoch": batch.epoch,
@@ -189,13 +186,6 @@ def is_unfinished(connection: Connection, checkpoints_dir: Path, query_id: UUID,
 
     The plan is in the scratch directory of the launch. If state is in an object store, that directory is on the host of the lost driver. Then
     nobody knows, and the answer is yes: a no would start a query that kills its driver again, on every host in turn.
-
-    Args:
-        connection: to the database.
-        checkpoints_dir: of this host.
-        query_id: of the query.
-        checkpoint_id: of its state.
-        epoch: of the launch.
     """
     run = run_of(checkpoint_directory(checkpoints_dir, query_id, checkpoint_id), epoch)
     if run is None:

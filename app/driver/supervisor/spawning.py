@@ -19,11 +19,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """The process of a driver.
-
-    Attributes:
-        id: of the driver.
-    """
+    """The process of a driver."""
 
     id: UUID
     process: asyncio.subprocess.Process

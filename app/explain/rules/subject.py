@@ -92,11 +92,7 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Writes the steps of one operator.
-
-    Attributes:
-        task: see ``Step``.
-    """
+    """Writes the steps of one operator."""
 
     stage: Stage
     operator: Operator
@@ -113,17 +109,7 @@ class Desk:
         reason: str | None = None,
         place: Place | None = None,
     ) -> Step:
-        """Write a step.
-
-        Args:
-            code: see ``Step``.
-            sentence: see ``Step``.
-            is_blocking: see ``Step``.
-            clock: that the record waits for.
-            version: begin and end of the version that answers.
-            reason: see ``Step``.
-            place: see ``Step``.
-        """
+        """Write a step. ``clock`` is what the record waits for, ``version`` begin and end of the version that answers; see ``Step``."""
         which, now_ms, until_ms = (None, None, None) if clock is None else clock
         begin_ms, end_ms = version or (None, None)
         return Step(

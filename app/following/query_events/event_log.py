@@ -75,12 +75,10 @@ class EventSource:
         return [NewEntries(await source.heads(connection)) for source in sources]
 
     async def heads(self, connection: Connection) -> list[tuple[int, int]]:
-        """Return the heads of this log."""
         params = {"query": self.query_id, "incarnation": self.incarnation}
         return [(0, end) for (end,) in await (await connection.execute(_HEAD_SQL, params)).fetchall()]
 
     async def read_range(self, connection: Connection, partition: int, start: int, end: int) -> LogRange:  # noqa: ARG002 - of the port
-        """See ``Source``."""
         params = {"query": self.query_id, "start": start, "end": end, "limit": STRETCH_ROWS}
         async with connection.cursor(row_factory=dict_row) as cursor:
             rows = await (await cursor.execute(_EVENTS_SQL, params)).fetchall()
@@ -92,10 +90,7 @@ class EventFollower:
     """One client that follows one query.
 
     Args:
-        tails: the connections for reads.
-        source: the query.
         after: id of the client's last event; 0 for none.
-        tail: of the source.
     """
 
     def __init__(self, tails: Tails, source: EventSource, after: int, tail: Tail) -> None:

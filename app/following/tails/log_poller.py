@@ -87,7 +87,6 @@ class LogPoller:
         watched.set()
 
     def remove(self, tail: Tail) -> None:
-        """Stop to poll for a tail."""
         if (watched := self._watched.pop(tail, None)) is not None:
             watched.listening.close()
 

@@ -62,7 +62,6 @@ class Tail:
     """The newest items of one source.
 
     Attributes:
-        source: the log.
         is_gone: the log was dropped; no more entries come.
         followers: how many clients use this tail.
     """
@@ -101,7 +100,6 @@ class Tail:
             return
 
     def wake(self) -> None:
-        """Wake every follower."""
         self._changed.set()
         self._changed = asyncio.Event()
 

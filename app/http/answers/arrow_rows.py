@@ -38,7 +38,6 @@ LEAVES: dict[str, Callable[[str], Any]] = {
 
 
 def arrow_type(declared: ColumnType) -> pa.DataType:
-    """Return the Arrow type of a column type."""
     match declared:
         case ColumnType(kind="decimal", precision=int(precision), scale=scale):
             return pa.decimal128(precision, scale or 0)

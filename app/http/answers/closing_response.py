@@ -20,8 +20,6 @@ class ClosingResponse(StreamingResponse):
         parts: of the body; closed first.
         close: closes the resource. The server may never ask for a part, so ``parts`` alone cannot close it.
         write_timeout_s: a client that reads nothing for this long is disconnected.
-        media_type: of the body.
-        headers: of the answer.
     """
 
     def __init__(
@@ -36,7 +34,6 @@ class ClosingResponse(StreamingResponse):
         self._parts, self._close, self._write_timeout_s = parts, close, write_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ``Response``."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -47,7 +44,6 @@ class ClosingResponse(StreamingResponse):
                     await self._close()
 
     async def stream_response(self, send: Send) -> None:
-        """See ``StreamingResponse``."""
         is_late = False
 
         async def send_in_time(message: Message) -> None:

@@ -76,7 +76,6 @@ def lines_documented(example: str) -> dict[str, Any]:
 
 
 def arrow_documented() -> dict[str, Any]:
-    """Document the Arrow form."""
     description = "An Arrow IPC stream with the table's types; the rest in `Slackwater-` headers and in the schema's metadata, key `slackwater`."
     return {ARROW_TYPE: {"schema": {"type": "string", "format": "binary", "description": description}}}
 

@@ -38,7 +38,6 @@ class PlainRoute(APIRoute):
         return await self.answer(request)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """See ``APIRoute``."""
         usual = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
@@ -51,9 +50,7 @@ class PlainRoutes:
     """ASGI middleware that finds plain requests before all routes are tried in turn. It must be the innermost one.
 
     Args:
-        app: for all other requests.
         routes: that may answer plain requests; no earlier route may match their paths.
-        handlers: of exceptions, as in the application.
     """
 
     def __init__(self, app: ASGIApp, routes: Iterable[PlainRoute], handlers: Mapping[Any, Any]) -> None:

@@ -18,7 +18,6 @@ _TAG = re.compile(r'(W/)?("[^"]*")')
 
 
 def etag(version: int) -> str:
-    """Return the strong ETag of a version."""
     return f'"{version}"'
 
 
@@ -110,7 +109,6 @@ OfWrite = Annotated[Preconditions, Depends(_match_only)]
 
 
 def set_etag(response: Response, version: int) -> None:
-    """Set the ETag of the answer."""
     response.headers["ETag"] = etag(version)
 
 

@@ -43,16 +43,7 @@ def guard(
     *,
     port: str = "api",
 ) -> None:
-    """Put the guards of every port around an application; no middleware may be added around them.
-
-    Args:
-        app: of a port.
-        settings: of the service.
-        metrics: where requests are counted.
-        tracing: where spans go.
-        refused: makes the answer for what a guard refuses.
-        port: what log lines call it.
-    """
+    """Put the guards of every port around an application; no middleware may be added around them."""
     limit = app.state.line_limit = LineLimit(port)
     app.add_middleware(StoredTexts, refused=refused)
     if not settings.is_key_required:
@@ -91,11 +82,6 @@ def server_config(
 def open_port(host: str, port: int, setting: str) -> socket.socket:
     """Open a port before its server starts. Clients that connect from then on wait, and no other process can take the port.
 
-    Args:
-        host: an address of this machine.
-        port: its number.
-        setting: the setting of the port's number.
-
     Raises:
         OSError: the port is not available; the message names the setting.
     """
@@ -111,13 +97,7 @@ def open_port(host: str, port: int, setting: str) -> socket.socket:
 
 
 async def serve_beside(config: uvicorn.Config, opened: socket.socket, stopping: asyncio.Event) -> None:
-    """Serve a second port in the loop of the service until ``stopping`` is set; then close the port.
-
-    Args:
-        config: of the port, without a lifespan.
-        opened: the port.
-        stopping: ends it.
-    """
+    """Serve a second port in the loop of the service until ``stopping`` is set; then close the port."""
     server = _BesideServer(config)
     serving = asyncio.create_task(server.serve([opened]))
     stopped = asyncio.create_task(stopping.wait())
@@ -134,7 +114,6 @@ class _BesideServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """See ``uvicorn.Server``."""
         yield
 
 
@@ -160,7 +139,6 @@ class Server(uvicorn.Server):
         gc.set_threshold(YOUNG_OBJECTS)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See ``uvicorn.Server``."""
         self._app.state.close_streams()
         await super().shutdown(sockets)
 

@@ -56,7 +56,6 @@ class Progress:
     """A script during its execution.
 
     Attributes:
-        statements: all of them.
         outcomes: of the first statements, in order; grows.
     """
 

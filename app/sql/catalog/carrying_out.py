@@ -103,11 +103,6 @@ def look_outside(action: Action, context: ServiceContext, delivery_context: Deli
 def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
     """Execute an action.
 
-    Args:
-        connection: in a transaction of the control plane.
-        action: of a statement.
-        text: the statement as written.
-
     Raises:
         AppError: as the same edit over HTTP.
         DefinitionInvalid: with every problem.

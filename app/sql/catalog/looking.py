@@ -33,7 +33,6 @@ class Listing:
 
 
 def texts(*names: str) -> tuple[tuple[str, str], ...]:
-    """Return columns of texts."""
     return tuple((name, "string") for name in names)
 
 

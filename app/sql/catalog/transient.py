@@ -47,12 +47,6 @@ def named(definition: QueryDefinition) -> QueryDefinition:
 def join(connection: sa.Connection, definition: QueryDefinition, text: str, most: int) -> UUID:
     """Become a reader of a query; create the query for its first reader.
 
-    Args:
-        connection: in a transaction.
-        definition: from ``named``.
-        text: the statement.
-        most: limit of such queries.
-
     Raises:
         TooManyRequests: ``too_many_transient_queries``.
         DefinitionInvalid: with every problem.

@@ -199,7 +199,6 @@ async def _records(services: Services, read: OwnedRead) -> AsyncIterator[tuple[p
 
 
 def too_many_rows(relation: str, most: int) -> Unprocessable:
-    """Return the error for a pull query that would read too many rows."""
     detail = (
         f"the answer lies behind more than {most:,} rows of {relation} (SLACKWATER_SQL__MAX_SCANNED_ROWS); ask by key, set a LIMIT, or "
         "keep what you look for in a table of its own: CREATE TABLE … AS SELECT …"

@@ -18,9 +18,7 @@ class ResultRows:
     """Rows of a result.
 
     Attributes:
-        columns: names and types, in order.
         key: names of the columns that identify rows.
-        frame: the rows.
         position: of the table, as JSON; None: a stream was read.
     """
 
@@ -35,11 +33,7 @@ class ResultRows:
 
 
 class RowReader:
-    """Applies the expressions of a SELECT to rows.
-
-    Args:
-        read: the SELECT.
-    """
+    """Applies the expressions of a SELECT to rows."""
 
     def __init__(self, read: OwnedRead) -> None:
         self._read = read

@@ -39,8 +39,6 @@ class ListedDriver:
 
     Attributes:
         is_silent: its last heartbeat is older than a lease.
-        max_queries: limit of queries.
-        queries: by name.
     """
 
     id: UUID
@@ -55,12 +53,7 @@ class ListedDriver:
 
 
 async def list_drivers(connection: AsyncConnection, silent_ms: int) -> list[ListedDriver]:
-    """Return every driver, the longest running first. Silent drivers are included: they show what went wrong.
-
-    Args:
-        connection: to the database.
-        silent_ms: duration of a lease.
-    """
+    """Return every driver, the longest running first. Silent drivers are included: they show what went wrong."""
     drivers: dict[UUID, ListedDriver] = {}
     for row in await connection.execute(_drivers(silent_ms)):
         known = drivers.setdefault(

@@ -15,7 +15,6 @@ from app.db.tables import query, query_event, query_run
 
 
 async def find_query_id(connection: AsyncConnection, name: str) -> UUID | None:
-    """Return the id of the query of that name."""
     ids = await connection.execute(sa.select(query.c.id).where(query.c.name == name, query.c.deleted_at.is_(None)))
     return ids.scalar_one_or_none()
 

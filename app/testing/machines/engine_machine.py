@@ -28,12 +28,7 @@ from engine.records.canonical import LOGGED, POSTED, canonicalise
 
 
 class EngineMachine:
-    """Runs a case; see ``running.Machine``.
-
-    Args:
-        case: what to run.
-        slicing: how its records are cut into batches.
-    """
+    """Runs a case; see ``running.Machine``."""
 
     def __init__(self, case: Case, slicing: Slicing) -> None:
         self._case = case
@@ -51,7 +46,6 @@ class EngineMachine:
 
     @property
     def failed(self) -> Mapping[str, str]:
-        """See ``Machine``."""
         outcomes = {plan.query: self._bench.outcome(plan.query) for plan in self._case.plans}
         return {query: f"{_code(each.failure)}: {each.failure}" for query, each in outcomes.items() if each.failure is not None}
 
@@ -81,12 +75,10 @@ class EngineMachine:
         self._now_ms = step.until_ms
 
     def restart(self, step: Restart) -> None:  # noqa: ARG002 - the same wherever it stands
-        """See ``Machine``."""
         self._run_until_idle()
         self._bench.restart()
 
     def outcome(self, wanted: Expectation) -> Outcome:
-        """See ``Machine``."""
         self._run_until_idle()
         subject = wanted.subject
         return Outcome(

@@ -77,7 +77,6 @@ class MemoryFeed:
         return [Chunk(last, last - first, last - first, int(times[first:last].max())) for first, last in spans]
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
-        """See ``FeedReader``."""
         found = np.flatnonzero(self._all_times(partition)[start:end] >= bound_ms)
         return start + int(found[0]) if len(found) else end
 

@@ -55,7 +55,6 @@ class Service:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:

@@ -38,11 +38,7 @@ PAGE: Final = 10_000
 
 
 class ServiceTests:
-    """Runs tests on one service. Use as a context manager.
-
-    Args:
-        url: of the service.
-    """
+    """Runs tests on one service. Use as a context manager."""
 
     def __init__(self, url: str) -> None:
         self._client = Client(url)
@@ -97,8 +93,6 @@ class ServiceMachine:
     """Runs a case; see ``running.Machine``.
 
     Args:
-        client: of the service.
-        case: what to run.
         prefix: of every name that the test has there.
     """
 
@@ -164,7 +158,6 @@ class ServiceMachine:
             self._wait_running(plan.query, above=epoch)
 
     def outcome(self, wanted: Expectation) -> Outcome:
-        """See ``Machine``."""
         self._wait_read()
         subject, query = wanted.subject, wanted.subject.query
         if wanted.failure is not None and query is not None and query not in self._codes:

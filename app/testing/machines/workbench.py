@@ -261,15 +261,12 @@ class Workbench:
 
     @property
     def queries(self) -> list[str]:
-        """Their names, in order."""
         return [each.plan.query for each in self._queries]
 
     def outcome(self, query: str) -> Outcome:
-        """Return what a query made so far."""
         return self._query(query).outcome
 
     def plan(self, query: str) -> Plan:
-        """Return the plan of a query."""
         return self._query(query).plan
 
     @property
