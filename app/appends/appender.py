@@ -23,7 +23,7 @@ from polars.exceptions import PanicException
 from app.access.idempotency.sql import digest_of
 from app.appends.append_targets import Target, TargetCache
 from app.appends.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group, append_small
-from app.appends.shared_appends import SharedAppends
+from app.appends.shared_appends import Gathering, SharedAppends
 from app.appends.validation import (
     SMALL_BYTES,
     SmallBody,
@@ -35,7 +35,6 @@ from app.appends.validation import (
 )
 from app.db.admission import MOST_REGISTRY_LOOKUPS
 from app.db.database import AWAY
-from app.db.gathering import Gathering
 from app.errors.app_errors import Unavailable
 from app.telemetry.setup import Metrics
 from engine.errors import InvariantBroken

@@ -13,7 +13,7 @@ from app.access.keys.routes import ApiKeyBody
 from app.access.tokens.debezium import DebeziumCredentials, DebeziumRefresh
 from app.catalog.connections.models import ConnectionDefinition
 from app.catalog.history.rewind_models import ForkBody, RewindBody
-from app.comparisons.models import ComparisonBody
+from app.comparisons.routes import ComparisonBody
 from app.errors.error_list import ERRORS, explained_at
 from app.http.answers.documented import TOO_EXPENSIVE, unpacked
 from app.http.answers.problems import ProblemBody
