@@ -22,9 +22,9 @@ from app.catalog.queries.fork_rules import Fork, as_fork, not_possible, place_in
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import make_result, output_of_query
 from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import planned, read_definition
+from app.catalog.stored.definitions import find_plan, read_definition
 from app.catalog.stored.edit_rules import Edit, classify
-from app.catalog.stored.queries import QueryRow, add_event, find_query, get_query
+from app.catalog.stored.queries import QueryRow, add_event, find_query, get_query, insert_query
 from app.catalog.stored.relations import find_relation
 from app.catalog.stored.state_files import SegmentsGone, StateFiles
 from app.db.log_tables import commit
@@ -133,10 +133,11 @@ def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition
         connection.execute(sa.select(commit.c.query_id).where(commit.c.query_id == stored.id).with_for_update())
     catalog = load_catalog(raw(connection))
     definition = normalise(with_functions(connection, definition, read_definition(QueryDefinition, stored.definition).functions))
-    plan, original = _planned(definition, catalog), _planned_original(stored, definition, catalog)
-    form = stored_form(definition)
+    plan, form = _planned(definition, catalog), stored_form(definition)
+    renamed = as_fork(stored.definition, form)
+    original = find_plan(renamed, catalog)
     is_fit = original is not None and fits_stored_state(original, plan)
-    edit = classify(as_fork(stored.definition, form), form, is_state_compatible=is_fit)
+    edit = classify(renamed, form, is_state_compatible=is_fit)
     if not is_fit or original is None:
         raise refusal(edit, name, definition.name)
     committed = load_committed_state(raw(connection), stored.id, stored.checkpoint_id)
@@ -175,14 +176,6 @@ def _planned(definition: QueryDefinition, catalog: Catalog) -> Plan:
 def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
     """Return the problems of a definition with pointers into the body that contains it."""
     return DefinitionInvalid([Problem(place_in_body(each.pointer), each.code, each.detail) for each in error.problems])
-
-
-def _planned_original(stored: QueryRow, fork: QueryDefinition, catalog: Catalog) -> Plan | None:
-    """Return the plan of the original with the names of the fork; None if its inputs have changed since it was accepted."""
-    try:
-        return planned(as_fork(stored.definition, stored_form(fork)), catalog)
-    except DefinitionInvalid:
-        return None
 
 
 def _copy_state(connection: sa.Connection, stored: QueryRow, committed: CommittedState, forking: Forking) -> UUID | None:
@@ -230,20 +223,12 @@ def _insert(
     ).scalar_one_or_none()
     origin = Fork(stored.id, stored.name, committed.batch_id, None if committed_at is None else committed_at.isoformat())
     release = sa.select(query.c.release_nonce).where(query.c.id == stored.id).scalar_subquery()
-    connection.execute(
-        sa.insert(query).values(
-            id=forking.query_id,
-            name=form["name"],
-            definition=form,
-            desired_state=form["desired_state"],
-            checkpoint_id=forking.checkpoint_id,
-            release_nonce=release,
-            fork_of=origin.to_json(),
-        )
-    )
-    place = {"state_root": root, "state_checkpoint_id": forking.checkpoint_id} if committed.layout is not None else {}
-    connection.execute(sa.insert(query_status).values(query_id=forking.query_id, state="stopped", **place))
-    return get_query(connection, str(form["name"]))
+    name, others = str(form["name"]), {"release_nonce": release, "fork_of": origin.to_json()}
+    insert_query(connection, forking.query_id, name, form, checkpoint_id=forking.checkpoint_id, **others)
+    if committed.layout is not None:
+        place = {"state_root": root, "state_checkpoint_id": forking.checkpoint_id}
+        connection.execute(sa.update(query_status).where(query_status.c.query_id == forking.query_id).values(place))
+    return get_query(connection, name)
 
 
 def _copy_committed(connection: sa.Connection, stored: QueryRow, plan: Plan, forking: Forking) -> None:

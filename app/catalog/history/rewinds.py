@@ -23,7 +23,7 @@ from app.catalog.history.rewind_rules import (
     refusal,
     too_large,
 )
-from app.catalog.queries.edits import edit_of, stored_form
+from app.catalog.queries.edits import edit_of, lock_query, stored_form
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import output_of_query, refuse_if_read, update_result
 from app.catalog.stored.catalog import load_catalog
@@ -33,7 +33,7 @@ from app.catalog.stored.queries import QueryRow, add_event, get_query, redefined
 from app.catalog.stored.state_files import StateFiles
 from app.db.log_tables import commit
 from app.db.tables import query, query_status
-from app.db.transactions import lock_edits, raw
+from app.db.transactions import raw
 from app.errors.app_errors import Conflict
 from app.http.requests.conditions import Preconditions
 from engine.commit.history.restored_rows import RowsUnknown
@@ -137,10 +137,7 @@ def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewo
             ``state_incompatible``, ``query_is_internal``.
         DefinitionInvalid: with every problem; pointers lead into the definition of the body.
     """
-    lock_edits(connection)
-    stored = get_query(connection, name, is_locking=True)
-    asked.conditions.check(f"query '{name}'", stored.version)
-    refuse_internal(name)
+    stored = lock_query(connection, name, asked.conditions)
     epoch = _epoch_at_rest(connection, stored)
     refuse_if_read(connection, stored)
     lock_delivery(connection, stored.id)

@@ -17,17 +17,16 @@ from app.access.audit.rules import Action, Change
 from app.access.audit.sql import note
 from app.catalog.deliveries.edits import lock_delivery, move_delivery, planned_upto
 from app.catalog.history.forks import keep_alive, refuse_elsewhere
-from app.catalog.queries.edits import insert_reads, stored_form
+from app.catalog.queries.edits import insert_reads, lock_query, stored_form
 from app.catalog.queries.fork_rules import Fork, not_possible, taken_over
-from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import drop_result, move_result, output_of_query, refuse_if_read
 from app.catalog.stored.catalog import load_catalog
 from app.catalog.stored.definitions import read_definition
 from app.catalog.stored.purging import forget_results
-from app.catalog.stored.queries import QueryRow, add_event, get_query, redefined
+from app.catalog.stored.queries import QueryRow, add_event, get_query, mark_deleted, redefined
 from app.catalog.stored.state_files import SegmentsGone, StateFiles
 from app.db.tables import query, query_read, query_status
-from app.db.transactions import lock_edits, raw
+from app.db.transactions import raw
 from app.http.requests.conditions import Preconditions
 from engine.commit.history.promoting import hold_commits, move_commits
 from engine.commit.task_states import load_committed_state, load_states
@@ -63,10 +62,7 @@ def take_over(connection: sa.Connection, name: str, asked: TakeOver) -> QueryRow
         Conflict: ``relation_in_use``, ``fork_not_possible``, ``query_is_internal``.
         DefinitionInvalid: the fork's inputs have changed since it was accepted.
     """
-    lock_edits(connection)
-    stored = get_query(connection, name, is_locking=True)
-    asked.conditions.check(f"query '{name}'", stored.version)
-    refuse_internal(name)
+    stored = lock_query(connection, name, asked.conditions)
     fork = get_query(connection, asked.fork, is_locking=True)
     origin = Fork.of(fork.fork_of)
     if origin is None or origin.query_id != stored.id:
@@ -174,10 +170,5 @@ def _store(
 
 def _end_fork(connection: sa.Connection, fork: QueryRow, stored: QueryRow) -> None:
     forget_results(connection, fork.id, is_deleted=True)
-    connection.execute(
-        sa.update(query)
-        .where(query.c.id == fork.id, query.c.version == fork.version)
-        .values(deleted_at=sa.func.now(), desired_state="stopped", version=query.c.version + 1, updated_at=sa.func.now())
-    )
-    add_event(connection, fork.id, "query_deleted", {"result": "taken_over"})
+    mark_deleted(connection, fork, "taken_over")
     note(connection, Change(Action.DELETE, "query", fork.name, fork.body, {"result": "taken_over", "by": stored.name}))

@@ -15,7 +15,7 @@ from app.access.audit.rules import Action, Change
 from app.access.audit.sql import note
 from app.access.rules import visible
 from app.catalog.stored.catalog import output_of
-from app.catalog.stored.queries import add_event
+from app.catalog.stored.queries import relaunch
 from app.db.tables import query, query_read, relation
 from app.db.transactions import raw
 from app.errors.app_errors import Conflict, Fault
@@ -116,7 +116,4 @@ def tell_readers(connection: sa.Connection, part_id: UUID, output: Output) -> No
     )
     for reader in connection.execute(readers).scalars().all():
         connection.execute(sa.insert(query_read).values(query_id=reader, relation_id=part_id))
-        restart = sa.update(query).where(query.c.id == reader).values(restart_nonce=query.c.restart_nonce + 1)
-        connection.execute(restart)
-        reason = f"'{output.name}' appends to '{output.append_to}' from now on"
-        add_event(connection, reader, "restart_requested", {"reason": reason})
+        relaunch(connection, reader, f"'{output.name}' appends to '{output.append_to}' from now on")

@@ -14,7 +14,7 @@ from app.access.rules import visible
 from app.access.scopes import is_internal
 from app.catalog.relations.parts import writers_into, written_by
 from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import planned, read_definition
+from app.catalog.stored.definitions import find_plan, planned, read_definition
 from app.catalog.stored.queries import add_event, get_query, redefined
 from app.db.tables import query, query_read
 from app.db.transactions import raw
@@ -88,7 +88,5 @@ def pin(connection: sa.Connection, relation_name: str, pinned: list[QueryDefinit
 
 
 def _fits(definition: Mapping[str, Any], before: Catalog, after: Catalog) -> bool:
-    try:
-        return state_fingerprint(planned(definition, before)) == state_fingerprint(planned(definition, after))
-    except DefinitionInvalid:
-        return False
+    plans = find_plan(definition, before), find_plan(definition, after)
+    return plans[0] is not None and plans[1] is not None and state_fingerprint(plans[0]) == state_fingerprint(plans[1])

@@ -29,6 +29,14 @@ def planned(stored: Mapping[str, Any], catalog: Catalog) -> Plan:
         return build_plan(read_definition(QueryDefinition, stored), catalog)
 
 
+def find_plan(stored: Mapping[str, Any], catalog: Catalog) -> Plan | None:
+    """Return ``planned``; None if the relations of the query have changed so that it has no plan any more."""
+    try:
+        return planned(stored, catalog)
+    except DefinitionInvalid:
+        return None
+
+
 def read_definition(model: type[Model], stored: Mapping[str, Any]) -> Model:
     """Return a stored definition.
 

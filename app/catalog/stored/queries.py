@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
@@ -156,3 +157,28 @@ def request_restart(connection: sa.Connection, name: str, conditions: Preconditi
 
 def add_event(connection: sa.Connection, query_id: UUID, kind: str, detail: dict[str, Any]) -> None:
     connection.execute(sa.insert(query_event).values(query_id=query_id, kind=kind, actor=actor(), detail=detail))
+
+
+def insert_query(connection: sa.Connection, query_id: UUID, name: str, form: Mapping[str, Any], **others: Any) -> None:
+    """Insert the rows of a new query, which is stopped; ``others`` are further columns."""
+    values = {"checkpoint_id": uuid4(), **others}
+    connection.execute(
+        sa.insert(query).values(id=query_id, name=name, definition=form, desired_state=form["desired_state"], **values)
+    )
+    connection.execute(sa.insert(query_status).values(query_id=query_id, state="stopped"))
+
+
+def mark_deleted(connection: sa.Connection, stored: QueryRow, result: str) -> None:
+    """Delete a query for its users; a driver removes its state and its rows. ``result``: what became of its result."""
+    connection.execute(
+        sa.update(query)
+        .where(query.c.id == stored.id, query.c.version == stored.version)
+        .values(deleted_at=sa.func.now(), desired_state="stopped", version=query.c.version + 1, updated_at=sa.func.now())
+    )
+    add_event(connection, stored.id, "query_deleted", {"result": result})
+
+
+def relaunch(connection: sa.Connection, query_id: UUID, reason: str) -> None:
+    """Make a driver launch a running query again, because its surroundings have changed."""
+    connection.execute(sa.update(query).where(query.c.id == query_id).values(restart_nonce=query.c.restart_nonce + 1))
+    add_event(connection, query_id, "restart_requested", {"reason": reason})
