@@ -13,7 +13,7 @@ import polars as pl
 import psycopg
 from psycopg.types.json import Jsonb
 
-from app.access.idempotency.sql import TTL_MS, key_reused
+from app.access.idempotency import TTL_MS, key_reused
 from app.appends.append_targets import Target
 from app.appends.change_positions import lock_origins, newer_alone
 from app.appends.shared_appends import MOST_BYTES, SharedAppends, SmallAppend

@@ -20,7 +20,7 @@ import psycopg
 import psycopg_pool
 from polars.exceptions import PanicException
 
-from app.access.idempotency.sql import digest_of
+from app.access.idempotency import digest_of
 from app.appends.append_targets import Target, TargetCache
 from app.appends.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group, append_small
 from app.appends.shared_appends import Gathering, SharedAppends

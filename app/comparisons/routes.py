@@ -24,8 +24,7 @@ from app.http.examples import QUERY, STREAM_DEFINITION, WINDOW_DEFINITION
 from app.http.parameters import LongInspection, OnlyKnownParameters, Services, ServicesOf, planned, planning_turn
 from app.http.requests.bodies import JsonBody, request_body, validated
 from app.http.schemas import Answer, ProblemItem, WarningItem
-from app.sql.answers.models import MAX_SQL_CHARS
-from app.sql.faults import of_script, placed
+from app.sql.answers import MAX_SQL_CHARS, of_script, placed
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.expressions.model import Model

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import psycopg
 import psycopg_pool
@@ -21,10 +21,11 @@ from alembic.config import Config
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 import app
+from app.db.admission import Turns
 from app.db.schema_version import SchemaVersion, refuse_unknown
-from app.db.turns import Turns
 from engine.postgres.links import LinkedAsyncConnection, LinkedConnection, is_usable
 from engine.postgres.postgres import DATABASE_AWAY
+from engine.postgres.schemas import schemas_of
 
 # Any number, the same in every process: two processes that start at the same time must not migrate at the same time.
 MIGRATION_LOCK = 0x51AC
@@ -227,3 +228,42 @@ def linked_pool(dsn: str, options: Mapping[str, Any] | None = None, *, min_size:
         open=False,
         **pooling,
     )
+
+
+# Any number, the same in every process. Such edits are rare and touch names, catalogs and readers, so one at a time is simple and correct.
+EDIT_LOCK = 0x51AE
+
+
+def lock_edits(connection: sa.Connection) -> None:
+    """Lock against other edits of relations, queries and their readers; the lock lasts until the transaction ends."""
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(schemas_of(raw(connection)).lock(EDIT_LOCK))))
+
+
+@contextmanager
+def edit_of_one_moment(engine: sa.Engine, *, is_frozen: bool) -> Iterator[sa.Connection]:
+    """Open the transaction of an edit that copies what queries have committed.
+
+    The lock is taken before the transaction begins. A snapshot from before the wait for the lock would not show the previous edit.
+
+    Args:
+        engine: of edits.
+        is_frozen: every statement sees the database as of the first one (REPEATABLE READ). It may fail with ``SerializationFailure``.
+    """
+    with engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        connection.execute(sa.select(sa.func.pg_advisory_lock(schemas_of(raw(connection)).lock(EDIT_LOCK))))
+        connection.commit()
+        try:
+            connection.execution_options(isolation_level="REPEATABLE READ" if is_frozen else "READ COMMITTED")
+            with connection.begin():
+                yield connection
+        finally:
+            if not connection.invalidated:  # otherwise the session has ended, and its lock too
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+                connection.execute(sa.select(sa.func.pg_advisory_unlock(schemas_of(raw(connection)).lock(EDIT_LOCK))))
+                connection.commit()
+
+
+def raw(connection: sa.Connection) -> psycopg.Connection[Any]:
+    """Return the psycopg connection inside, for the connectors' statements in the same transaction."""
+    return cast("psycopg.Connection[Any]", connection.connection.driver_connection)

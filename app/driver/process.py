@@ -33,14 +33,13 @@ from app.catalog.stored.state_files import state_store_of
 from app.db.database import CONNECT_TIMEOUT_SECONDS
 from app.db.schema_version import look_at_schema
 from app.driver.collecting import Collecting
+from app.driver.database import DESIRED_STATES, await_schema, has_parent, listen_forever
 from app.driver.deliveries import Delivering
 from app.driver.launches.host import QueryHost
 from app.driver.launches.launching import FencedLauncher, discard_query
 from app.driver.launches.ports import Runner
 from app.driver.leases import Leases
-from app.driver.notifications import DESIRED_STATES, listen_forever
 from app.driver.reconciler import Reconciler
-from app.driver.schema_fit import await_schema, has_parent
 from app.driver.state_root import StateRoot
 from app.settings.settings import DriverSettings, Settings
 from engine.commit.history.segment_collector import Retention

@@ -27,8 +27,7 @@ from app.http.answers.documented import answered, problems
 from app.http.examples import EVENTS
 from app.http.parameters import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf
 from app.http.requests.paging import Cursor, decode_cursor, page
-from app.status.history import sql as history
-from app.status.history.routes import Event, EventPage
+from app.status.history import Event, EventPage, events_of, find_query_id
 
 _HEAD_SQL = """
 SELECT coalesce((SELECT max(id) FROM slackwater.query_event WHERE query_id = %(query)s), 0) + 1
@@ -185,14 +184,14 @@ async def get_events(
     if is_stream:
         refuse_of_pages(request, "limit")
     async with services.database.paging() as connection:
-        query_id = await history.find_query_id(connection, name)
+        query_id = await find_query_id(connection, name)
         if query_id is None:
             raise query_not_found(name)
         incarnation = (await connection.execute(sa.select(log_tables.incarnation.c.id))).scalar_one_or_none()
         after = _last_id(last_event_id, incarnation) or (0 if key is None else int(key[0]))
         if not is_stream:
             most = Most(limit + 1, services.settings.limits.page_bytes)
-            events = await history.events_of(connection, query_id, most, after)
+            events = await events_of(connection, query_id, most, after)
             rows, following = page(events, limit, lambda row: [row.id])
             return EventPage(items=[_event(row._asdict()) for row in rows], next=following)
     return _stream(request, services, EventSource(query_id, _encode, incarnation), after)

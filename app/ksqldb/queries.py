@@ -19,10 +19,10 @@ from app.http.answers.closing_response import ClosingResponse
 from app.http.answers.record_json import encode_values
 from app.http.parameters import Services
 from app.http.requests.bodies import parse_request
+from app.ksqldb.entities import schema_text, type_text
 from app.ksqldb.errors import Refused, error_body
 from app.ksqldb.printing import print_topic
 from app.ksqldb.requests import StatementRequest, body_of, in_pieces, statement_request
-from app.ksqldb.types import schema_text, type_text
 from app.sql.pushes import Push, PushedRows, pushing
 from app.sql.reads.current import wait_until_current
 from app.sql.reads.pulls import pull

@@ -14,7 +14,7 @@ from app.http.parameters import Services
 from app.ksqldb.entities import entities_of
 from app.ksqldb.errors import QUERY_ENDPOINT, Refused
 from app.ksqldb.requests import statement_request
-from app.sql.answers.answers import Progress
+from app.sql.answers import Progress
 from app.sql.scripts import ScriptRunner
 from engine.errors import EngineError
 from engine.sql.scripts import Parsed

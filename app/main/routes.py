@@ -33,10 +33,9 @@ from app.reads import record_routes as records
 from app.reads import routes as reads
 from app.sql import routes as statements
 from app.status import drivers as system
+from app.status import history, service
 from app.status import overview_routes as overview
 from app.status import routes as status
-from app.status import service
-from app.status.history import routes as history
 from app.status.lineage import routes as lineage
 
 ROUTERS = (

@@ -18,8 +18,8 @@ from app.explain.routes import answer_why
 from app.http.parameters import Services, planned
 from app.http.values import shown
 from app.lateness.records import LateFilter, PageOf, late_records_of
+from app.sql.answers import Listed, Outcome, Selected
 from app.sql.catalog.looking import Listing, describe, show, texts
-from app.sql.outcomes import Listed, Outcome, Selected
 from app.sql.reads.printing import printed, relations_on
 from app.sql.reads.pulls import pull, reads_too_long
 from app.sql.reads.rows import RowReader

@@ -20,8 +20,7 @@ from app.http.answers.record_json import encode_values
 from app.http.parameters import OnlyKnownParameters, Services, ServicesOf
 from app.http.requests.bodies import JSON_TYPE, media_type_of, parse_request, refuse_encoding, request_body, validated
 from app.http.requests.stored_texts import refuse_unstorable
-from app.sql.answers.answers import Progress, answer_of, values_of
-from app.sql.answers.models import StatementsAnswer, StatementsBody
+from app.sql.answers import Progress, StatementsAnswer, StatementsBody, answer_of, values_of
 from app.sql.pushes import Push, PushedRows, pushing
 from app.sql.scripts import ScriptRunner, Words
 from engine.sql.scripts import Parsed

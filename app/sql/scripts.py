@@ -17,18 +17,16 @@ from anyio import to_thread
 from app.access.rules import Role, refuse_below, refuse_feed_beyond_scope
 from app.access.scopes_sql import find_names_sharing
 from app.appends.appender import Appender
-from app.catalog.drivers.ready_drivers import warning_of_no_room
+from app.catalog.drivers.sql import warning_of_no_room
 from app.catalog.relations.inferring import inferred, warnings_of
 from app.db.service_context import delivery_context_of, service_context_of
 from app.errors.app_errors import Fault, Forbidden, Unprocessable
 from app.http.answers.record_json import EVENT_TIME, encode_values
 from app.http.parameters import Services, looked_outside, planned, planning_turn
-from app.sql.answers.answers import Progress
+from app.sql.answers import Defined, Inserted, Outcome, Progress, of_script, placed
 from app.sql.catalog.carrying_out import Done, carry_out, look_outside
 from app.sql.catalog.sessions import load_session
-from app.sql.faults import of_script, placed
 from app.sql.looking import check_looking, look
-from app.sql.outcomes import Defined, Inserted, Outcome
 from app.sql.reads.pulls import reads_end
 from engine.plan.warnings import DefinitionWarning
 from engine.sql.scripts import Parsed, Script, parse_script

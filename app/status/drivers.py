@@ -14,7 +14,7 @@ from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.scopes import is_internal
-from app.catalog.drivers.ready_drivers import IS_UNPLACED
+from app.catalog.drivers.sql import IS_UNPLACED
 from app.db.log_tables import commit
 from app.db.tables import driver, query, query_status
 from app.http.answers.documented import answered, problems

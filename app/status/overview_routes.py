@@ -12,7 +12,7 @@ from app.access.rules import visible
 from app.access.scopes import is_internal
 from app.catalog.deliveries.rules import DeliveryFacts, DeliveryState
 from app.catalog.drivers.placement import reason_for_waiting
-from app.catalog.drivers.ready_drivers import find_drivers
+from app.catalog.drivers.sql import find_drivers
 from app.catalog.warned import Reason
 from app.http.answers.documented import answered, problems
 from app.http.leaving import cancel_on_client_disconnect

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.rules import visible
 from app.access.scopes import WITHHELD_NAME
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import read_definition
 from app.catalog.warned import Reason
 from app.db.tables import query
 from app.http.values import shown

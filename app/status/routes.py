@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.catalog.deliveries.rules import DeliveryFacts, DeliveryState, delivery_state
 from app.catalog.deliveries.sql import delivery_of
 from app.catalog.drivers.placement import reason_for_waiting
-from app.catalog.drivers.ready_drivers import find_drivers
+from app.catalog.drivers.sql import find_drivers
 from app.catalog.stored.feeds_read import FeedEnd, feed_ends, feeds_read
 from app.catalog.stored.queries import query_not_found
 from app.catalog.warned import Reason as Waiting

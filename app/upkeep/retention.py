@@ -19,13 +19,13 @@ import structlog
 from psycopg import sql
 
 from app.access.audit.sql import TRIM_SQL
-from app.access.idempotency.sql import FORGET_EXPIRED_SQL
+from app.access.idempotency import FORGET_EXPIRED_SQL
 from app.access.scopes import PREFIX
 from app.appends.change_positions import forget_positions
 from app.catalog.relations.change_retention import trim_changes, trim_replays, trim_streams
 from app.catalog.relations.materialisations import output_of_source
 from app.catalog.stored.catalog import output_of
-from app.catalog.stored.purging import sweep_late_records
+from app.catalog.stored.queries import sweep_late_records
 from app.telemetry.setup import Metrics
 from engine.commit.stored_rejects import REJECTS_KEPT, trim_rejects
 from engine.commit.views import IS_DELETED, RESULT_TIME, history_identifier

@@ -11,7 +11,7 @@ import polars as pl
 import psycopg
 import pytest
 
-from app.catalog.stored.purging import sweep_late_records
+from app.catalog.stored.queries import sweep_late_records
 from app.upkeep.retention import RetentionLimits, trim_once
 from engine.frames.frames import LATE_SCHEMA
 from engine.log.storage import read_feed

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from psycopg.types.json import Jsonb
 
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import read_definition
 from app.following.cursors import ChangeCursor
 from app.http.requests.paging import decode_cursor
 from engine.commit.task_states import LAYOUT_FORMAT, load_committed_state

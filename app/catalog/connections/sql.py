@@ -12,14 +12,13 @@ from typing import Any, Final
 import psycopg
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.access.rules import visible
 from app.access.scopes_sql import name_is_visible
+from app.db.database import lock_edits
 from app.db.page_bounds import Most, bounded
 from app.db.tables import connection as table
 from app.db.tables import query, relation
-from app.db.transactions import lock_edits
 from app.errors.app_errors import Conflict, NotFound
 from app.http.requests.conditions import Preconditions
 from engine.connections.checking import Outcome

@@ -10,22 +10,21 @@ import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.access.idempotency.routes import created_once
+from app.access.idempotency import created_once
 from app.access.rules import refuse_beyond_scope
 from app.access.scopes import named_in, names_in
-from app.catalog.deliveries.targets import Target, look_at_target, new_target
-from app.catalog.functions.sql import with_functions
+from app.catalog.deliveries.edits import Target, look_at_target, new_target
+from app.catalog.functions import with_functions
 from app.catalog.history.forks import Forking, at_one_commit, fork_query, in_body
 from app.catalog.history.rewind_models import ForkAnswer, ForkBody
 from app.catalog.history.takeovers import TakeOver, take_over
 from app.catalog.queries.answers import stored_answer
 from app.catalog.queries.fork_rules import ForkRequest, forked_definition, place_in_body
 from app.catalog.queries.models import EditChange
-from app.catalog.stored.catalog import load_visible_catalog
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import load_visible_catalog, read_definition
 from app.catalog.stored.queries import QueryRow, find_query, get_query
 from app.catalog.stored.state_files import StateFiles, state_files_of
-from app.db.transactions import raw
+from app.db.database import raw
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import FORK, FORK_WISH
 from app.http.parameters import MAX_NAME_LENGTH, Name, OnlyKnownParameters, Services, ServicesOf, bad_parameter, planned

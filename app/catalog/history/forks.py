@@ -13,23 +13,21 @@ from uuid import UUID
 import psycopg
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.catalog.deliveries.edits import sync_delivery
-from app.catalog.functions.sql import with_functions
+from app.catalog.functions import with_functions
 from app.catalog.queries.edits import insert_reads, stored_form
 from app.catalog.queries.fork_rules import Fork, as_fork, not_possible, place_in_body, refusal
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import make_result, output_of_query
-from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import find_plan, read_definition
+from app.catalog.stored.catalog import find_plan, load_catalog, read_definition
 from app.catalog.stored.edit_rules import Edit, classify
 from app.catalog.stored.queries import QueryRow, add_event, find_query, get_query, insert_query
 from app.catalog.stored.relations import find_relation
 from app.catalog.stored.state_files import SegmentsGone, StateFiles
+from app.db.database import edit_of_one_moment, raw
 from app.db.log_tables import commit
 from app.db.tables import query, query_status
-from app.db.transactions import edit_of_one_moment, raw
 from app.errors.app_errors import Conflict, Fault
 from app.http.requests.conditions import Preconditions
 from engine.commit.history.forking import copy_commits, copy_result, result_bytes

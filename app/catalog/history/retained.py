@@ -11,12 +11,12 @@ import sqlalchemy as sa
 
 from app.catalog.deliveries.edits import planned_upto
 from app.catalog.history.rewind_rules import OVERFLOW, Place, Retained, delivered_since, forked_since, missing_records
-from app.catalog.stored.definitions import planned
+from app.catalog.stored.catalog import planned
 from app.catalog.stored.queries import QueryRow
 from app.catalog.stored.state_files import StateFiles
+from app.db.database import raw
 from app.db.log_tables import counter, feed, head
 from app.db.tables import query, query_status
-from app.db.transactions import raw
 from engine.commit.history.retained_commits import RetainedCommit, retained_manifests
 from engine.commit.history.segment_names import names_of
 from engine.log.sequences import LANE_PARTITION

@@ -9,21 +9,20 @@ import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Query, Response
 
-from app.access.idempotency.routes import answered_once
+from app.access.idempotency import answered_once
 from app.access.rules import refuse_beyond_scope, visible_position
 from app.access.scopes import named_in
-from app.catalog.deliveries.targets import Target, look_at_target, new_target
-from app.catalog.functions.sql import with_functions
+from app.catalog.deliveries.edits import Target, look_at_target, new_target
+from app.catalog.functions import with_functions
 from app.catalog.history.rewind_models import CommitPlace, CommitsAnswer, RetainedCommitAnswer, RewindAnswer, RewindBody
 from app.catalog.history.rewind_rules import Place, named, place_in_body
 from app.catalog.history.rewinds import Rewinding, in_body, list_commits, rewind_query
 from app.catalog.queries.answers import stored_answer
 from app.catalog.queries.models import EditChange
-from app.catalog.stored.catalog import load_visible_catalog
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import load_visible_catalog, read_definition
 from app.catalog.stored.queries import get_query
 from app.catalog.stored.state_files import state_files_of
-from app.db.transactions import raw
+from app.db.database import raw
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import COMMITS, REWIND, REWIND_WISH
 from app.http.parameters import Inspection, Name, OnlyKnownParameters, Services, ServicesOf, planned

@@ -7,10 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.catalog.deliveries.edits import is_unchanged_by, lock_delivery, sync_delivery
-from app.catalog.functions.sql import with_functions
+from app.catalog.functions import with_functions
 from app.catalog.history.retained import look_around, place_of, refusal_of_result, with_obstacles
 from app.catalog.history.rewind_rules import (
     AT_REST,
@@ -26,14 +25,13 @@ from app.catalog.history.rewind_rules import (
 from app.catalog.queries.edits import edit_of, lock_query, stored_form
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import output_of_query, refuse_if_read, update_result
-from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import load_catalog, read_definition
 from app.catalog.stored.edit_rules import Edit, EditKind
 from app.catalog.stored.queries import QueryRow, add_event, get_query, redefined
 from app.catalog.stored.state_files import StateFiles
+from app.db.database import raw
 from app.db.log_tables import commit
 from app.db.tables import query, query_status
-from app.db.transactions import raw
 from app.errors.app_errors import Conflict
 from app.http.requests.conditions import Preconditions
 from engine.commit.history.restored_rows import RowsUnknown

@@ -13,20 +13,17 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.catalog.deliveries.edits import lock_delivery, move_delivery, planned_upto
 from app.catalog.history.forks import keep_alive, refuse_elsewhere
 from app.catalog.queries.edits import insert_reads, lock_query, stored_form
 from app.catalog.queries.fork_rules import Fork, not_possible, taken_over
 from app.catalog.relations.results import drop_result, move_result, output_of_query, refuse_if_read
-from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import read_definition
-from app.catalog.stored.purging import forget_results
-from app.catalog.stored.queries import QueryRow, add_event, get_query, mark_deleted, redefined
+from app.catalog.stored.catalog import load_catalog, read_definition
+from app.catalog.stored.queries import QueryRow, add_event, forget_results, get_query, mark_deleted, redefined
 from app.catalog.stored.state_files import SegmentsGone, StateFiles
+from app.db.database import raw
 from app.db.tables import query, query_read, query_status
-from app.db.transactions import raw
 from app.http.requests.conditions import Preconditions
 from engine.commit.history.promoting import hold_commits, move_commits
 from engine.commit.task_states import load_committed_state, load_states

@@ -9,14 +9,14 @@ from fastapi import Response
 
 from app.access.rules import refuse_beyond_scope, visible
 from app.access.scopes import is_internal, named_in
-from app.catalog.drivers.ready_drivers import warning_of_no_room
-from app.catalog.functions.sql import with_functions
+from app.catalog.drivers.sql import warning_of_no_room
+from app.catalog.functions import with_functions
 from app.catalog.queries.edits import Planned, Replaced
 from app.catalog.queries.fork_rules import Fork
 from app.catalog.stored.catalog import load_catalog, load_visible_catalog, producers_of
 from app.catalog.stored.queries import QueryRow
 from app.catalog.warned import shown_reasons, shown_warnings
-from app.db.transactions import raw
+from app.db.database import raw
 from app.http.parameters import Services
 from app.http.requests.conditions import set_etag
 from app.http.schemas import AcceptedAnswer, ForkOrigin, QueryAnswer, StoredQueryAnswer, WarningItem

@@ -10,29 +10,27 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.catalog.deliveries.edits import end_delivery, sync_delivery
-from app.catalog.functions.sql import with_functions
+from app.catalog.functions import with_functions
 from app.catalog.relations.change_retention import refuse_forgotten_changes
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import detach_result, drop_result, make_result, refuse_if_read, update_result
-from app.catalog.stored.catalog import load_catalog, load_catalog_for
-from app.catalog.stored.definitions import find_plan, read_definition
+from app.catalog.stored.catalog import find_plan, load_catalog, load_catalog_for, read_definition
 from app.catalog.stored.edit_rules import Edit, EditKind, classify
-from app.catalog.stored.purging import forget_results
 from app.catalog.stored.queries import (
     QueryRow,
     add_event,
     find_query,
+    forget_results,
     get_query,
     insert_query,
     mark_deleted,
     redefined,
     relaunch,
 )
+from app.db.database import lock_edits, raw
 from app.db.tables import query, query_read, query_status, relation
-from app.db.transactions import lock_edits, raw
 from app.errors.app_errors import Conflict
 from app.http.requests.conditions import Preconditions
 from engine.definition.queries import QueryDefinition

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import Depends
 
-from app.catalog.deliveries.targets import Target, look_at_target, new_target
+from app.catalog.deliveries.edits import Target, look_at_target, new_target
 from app.catalog.history.fork_routes import BodyOfPut
 from app.catalog.queries.answers import checked
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import read_definition
 from app.catalog.stored.queries import find_query
 from app.errors.app_errors import Forbidden
 from app.http.parameters import Name, Services, ServicesOf, planned

@@ -11,16 +11,16 @@ from fastapi import APIRouter
 from app.access.rules import name_beyond, scope_in_force
 from app.access.scopes import named_in
 from app.access.scopes_sql import names_beside
-from app.catalog.functions.sql import with_functions
+from app.catalog.functions import with_functions
 from app.catalog.queries.edits import edit_of
 from app.catalog.queries.models import EditChange, EditEffect, EditPreview, ValidationAnswer
-from app.catalog.queries.previews_sql import effects_of, last_commit_at
+from app.catalog.queries.previews import effects_of, last_commit_at
 from app.catalog.query_routes.targets import TargetProblems
 from app.catalog.stored.catalog import load_catalog, load_visible_catalog, producers_of
 from app.catalog.stored.edit_rules import EditKind
 from app.catalog.stored.queries import find_query
 from app.catalog.warned import shown_problems, shown_warnings
-from app.db.transactions import raw
+from app.db.database import raw
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import EDIT, WINDOW_DEFINITION
 from app.http.parameters import LongInspection, OnlyKnownParameters, PlanningTurn

@@ -14,9 +14,9 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
+from app.db.database import EDIT_LOCK
 from app.db.log_tables import RESULT_FEED, feed
 from app.db.tables import relation
-from app.db.transactions import EDIT_LOCK
 from app.errors.app_errors import Conflict, Fault
 from engine.log.sequences import trim_sequence
 from engine.log.storage import trim_in_steps, trim_partition

@@ -8,8 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.access.rules import refuse_feed_beyond_scope, visible
 from app.access.scopes import is_internal
 from app.catalog.relations.materialisations import follow
@@ -18,9 +17,9 @@ from app.catalog.relations.reader_fit import in_use, pin, pinned_readers
 from app.catalog.stored.catalog import entry_of, load_catalog, source_of
 from app.catalog.stored.edit_rules import differences
 from app.catalog.stored.relations import Kind, RelationRow, find_relation, get_relation, readers_of
+from app.db.database import lock_edits, raw
 from app.db.log_tables import reject
 from app.db.tables import query, query_read, relation
-from app.db.transactions import lock_edits, raw
 from app.errors.app_errors import Conflict, Fault
 from app.http.requests.conditions import Preconditions
 from engine.commit.views import drop_view

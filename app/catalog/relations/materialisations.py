@@ -15,11 +15,10 @@ import sqlalchemy as sa
 
 from app.access.scopes import PREFIX, is_internal
 from app.catalog.stored.catalog import load_catalog, source_of
-from app.catalog.stored.purging import forget_results
-from app.catalog.stored.queries import add_event, get_query, insert_query, mark_deleted
+from app.catalog.stored.queries import add_event, forget_results, get_query, insert_query, mark_deleted
 from app.catalog.stored.relations import RelationRow
+from app.db.database import raw
 from app.db.tables import query_read, relation
-from app.db.transactions import raw
 from app.errors.app_errors import Conflict, Fault
 from engine.commit.views import add_columns, create_view, drop_view
 from engine.definition.queries import QueryDefinition

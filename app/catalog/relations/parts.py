@@ -11,13 +11,12 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.access.rules import visible
 from app.catalog.stored.catalog import output_of
 from app.catalog.stored.queries import relaunch
+from app.db.database import raw
 from app.db.tables import query, query_read, relation
-from app.db.transactions import raw
 from app.errors.app_errors import Conflict, Fault
 from engine.errors import Problem
 from engine.log.dropped_feeds import drop_feed

@@ -8,16 +8,14 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.access.rules import visible
 from app.access.scopes import is_internal
 from app.catalog.relations.parts import writers_into, written_by
-from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import find_plan, planned, read_definition
+from app.catalog.stored.catalog import find_plan, load_catalog, planned, read_definition
 from app.catalog.stored.queries import add_event, get_query, redefined
+from app.db.database import raw
 from app.db.tables import query, query_read
-from app.db.transactions import raw
 from app.errors.app_errors import Conflict, Fault
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid

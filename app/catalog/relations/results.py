@@ -9,17 +9,16 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.access.rules import visible
 from app.catalog.relations.parts import drop_parts, parts_left, refuse_if_written, tell_readers
 from app.catalog.relations.reader_fit import in_use, pin, pinned_readers
 from app.catalog.stored.catalog import entry_of, output_of, output_to_json
 from app.catalog.stored.queries import QueryRow
 from app.catalog.stored.relations import find_relation, readers_of, retained_result
+from app.db.database import raw
 from app.db.log_tables import commit
 from app.db.tables import relation
-from app.db.transactions import raw
 from app.errors.app_errors import Conflict
 from engine.commit.history.promoting import rename_result
 from engine.commit.views import add_columns, create_view, drop_view

@@ -20,9 +20,8 @@ import structlog
 from app.catalog.deliveries import sql as deliveries
 from app.catalog.deliveries.sql import DeliveryLease, DeliveryLost
 from app.db.service_context import delivery_context_of
+from app.driver.database import DESIRED_STATES, has_parent, listen_forever
 from app.driver.delivering.worker import UNAVAILABLE, Lender, Worker
-from app.driver.notifications import DESIRED_STATES, listen_forever
-from app.driver.schema_fit import has_parent
 from app.settings.settings import Settings
 from engine.commit.written import COMMIT_CHANNEL
 from engine.connections.s3 import forget_own_credentials

@@ -10,8 +10,7 @@ from uuid import UUID
 import structlog
 
 from app.access.scopes import is_internal
-from app.catalog.stored.catalog import load_catalog_for
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import load_catalog_for, read_definition
 from app.catalog.stored.state_files import checkpoint_directory, state_store_of
 from app.db.database import CONNECT_TIMEOUT_SECONDS
 from app.db.service_context import service_context_of

@@ -19,8 +19,7 @@ from pathlib import Path
 import psutil
 import structlog
 
-from app.driver.supervisor.process_group import end_session
-from app.driver.supervisor.spawning import Spawned, Spawning, open_log
+from app.driver.supervisor.process_group import Spawned, Spawning, end_session, open_log
 from app.driver.supervisor.turn import GO, READY
 from engine.processes.python_processes import CODE
 

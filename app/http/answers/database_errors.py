@@ -7,8 +7,8 @@ import psycopg_pool
 import sqlalchemy as sa
 import structlog
 
+from app.db.admission import database_busy
 from app.db.database import PoolBusy
-from app.db.turns import database_busy
 from app.errors.app_errors import AppError, Internal, TooExpensive, Unavailable
 from engine.postgres.postgres import ENDED_BY_POSTGRES
 

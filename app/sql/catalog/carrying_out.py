@@ -13,14 +13,13 @@ import sqlalchemy as sa
 
 from app.access.rules import Role, refuse_below, refuse_beyond_scope
 from app.access.scopes import feeds_in, named_in
-from app.catalog.deliveries.targets import target_of
-from app.catalog.functions.sql import drop_function, register_function
+from app.catalog.deliveries.edits import target_of
+from app.catalog.functions import drop_function, register_function
 from app.catalog.queries.answers import warnings_about
 from app.catalog.queries.edits import Replaced, Replacement, create_query, delete_query, replace_query
 from app.catalog.relations.edits import delete_source, put_source
 from app.catalog.relations.rules import check_source, source_warnings, topic_warnings
-from app.catalog.stored.catalog import source_of
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import read_definition, source_of
 from app.catalog.stored.edit_rules import EditKind
 from app.catalog.stored.queries import set_desired_state
 from app.catalog.stored.relations import get_relation

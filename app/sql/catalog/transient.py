@@ -21,9 +21,8 @@ from app.access.rules import refuse_beyond_scope
 from app.access.scopes import names_in
 from app.catalog.queries.edits import create_query, delete_query
 from app.catalog.stored.queries import find_query
-from app.db.database import Database
+from app.db.database import Database, lock_edits
 from app.db.tables import query, query_status, transient_reader
-from app.db.transactions import lock_edits
 from app.errors.app_errors import AppError, TooManyRequests
 from app.http.requests.conditions import Preconditions
 from engine.definition.queries import QueryDefinition

@@ -11,12 +11,11 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from app.testing.case import Append, Case, Restart, Wait
+from app.testing.case import Append, Case, Restart, Slicing, Wait
 from app.testing.comparing.rows import Row, rows_of
 from app.testing.expectations import Counts, Expectation, Outcome, Subject
 from app.testing.machines.workbench import Workbench
 from app.testing.running import Reject
-from app.testing.slicing import Slicing
 from app.testing.sources import SHARED_FEED
 from engine.errors import EngineError, InvariantBroken
 from engine.expressions.expressions import compile_scalar

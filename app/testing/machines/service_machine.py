@@ -17,13 +17,12 @@ from typing import Any, Final, Literal, Self
 
 from slackwater import Client, RecordsRejected, ServiceError, Status, Unreachable
 
-from app.testing.case import Append, Case, Restart, Wait
+from app.testing.case import Append, Case, Restart, Slicing, Wait
 from app.testing.comparing.rows import ExpectedRows, Row, rows_of_json
 from app.testing.documents import FileInvalid, FileProblem
 from app.testing.expectations import Expectation, Failure, Outcome, Subject
 from app.testing.machines.engine_machine import EngineMachine, late_row
 from app.testing.running import Reject, run_case
-from app.testing.slicing import Slicing
 from app.testing.sources import Json, in_one_partition, logged
 from engine.definition.relations import TableDefinition
 from engine.plan.clock import needs_ticks

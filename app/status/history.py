@@ -1,11 +1,13 @@
-"""Pages of launches and rejects. Events are in ``app.following.query_events``."""
+"""Pages of launches and rejects. Routes of events are in ``app.following.query_events``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -14,14 +16,15 @@ from app.access.rules import WITHHELD, may_see_files
 from app.access.scopes_sql import find_feed_within_scope
 from app.catalog.stored.queries import query_not_found
 from app.catalog.stored.relations import Kind, entry_of_row, find_relation_async, of_kind
-from app.db.page_bounds import Most
+from app.db.log_tables import reject
+from app.db.page_bounds import Most, bounded
+from app.db.tables import query, query_event, query_run
 from app.http.answers.documented import answered, problems
 from app.http.examples import REJECTS, RUNS
 from app.http.leaving import cancel_on_client_disconnect
 from app.http.parameters import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf
 from app.http.requests.paging import Cursor, decode_cursor, page
 from app.http.schemas import Answer, QueryError
-from app.status.history import sql as history
 
 
 class Event(Answer):
@@ -110,7 +113,7 @@ async def get_runs(
     before = _number(cursor)
     async with services.database.paging() as connection:
         query_id = await _query_id(connection, name)
-        runs = await history.runs_of(connection, query_id, Most(limit + 1, services.settings.limits.page_bytes), before)
+        runs = await runs_of(connection, query_id, Most(limit + 1, services.settings.limits.page_bytes), before)
     rows, following = page(runs, limit, lambda row: [row.epoch])
     items = [
         Run(
@@ -170,8 +173,8 @@ async def _rejects(kind: Kind, name: str, services: Services, reason: str | None
     async with services.database.paging() as connection:
         relation = of_kind(await find_relation_async(connection, name), kind, name)
         most = Most(limit + 1, services.settings.limits.page_bytes)
-        rejects = await history.rejects_of(connection, relation.name, most, before, reason)
-        counts = await history.rejects_by_reason(connection, relation.name)
+        rejects = await rejects_of(connection, relation.name, most, before, reason)
+        counts = await rejects_by_reason(connection, relation.name)
         is_feed_shown = await find_feed_within_scope(connection, relation.name)
     rows, following = page(rejects, limit, lambda row: [row.id])
     is_shown = may_see_files() or not entry_of_row(relation).feed.traits.is_of_host
@@ -186,7 +189,7 @@ async def _rejects(kind: Kind, name: str, services: Services, reason: str | None
 
 
 async def _query_id(connection: AsyncConnection, name: str) -> UUID:
-    query_id = await history.find_query_id(connection, name)
+    query_id = await find_query_id(connection, name)
     if query_id is None:
         raise query_not_found(name)
     return query_id
@@ -195,3 +198,50 @@ async def _query_id(connection: AsyncConnection, name: str) -> UUID:
 def _number(cursor: str | None) -> int | None:
     key = decode_cursor(cursor, [int])
     return None if key is None else int(key[0])
+
+
+async def find_query_id(connection: AsyncConnection, name: str) -> UUID | None:
+    ids = await connection.execute(sa.select(query.c.id).where(query.c.name == name, query.c.deleted_at.is_(None)))
+    return ids.scalar_one_or_none()
+
+
+async def events_of(connection: AsyncConnection, query_id: UUID, most: Most, after: int | None) -> Sequence[sa.Row[Any]]:
+    """Return events, oldest first."""
+    statement = sa.select(query_event).where(query_event.c.query_id == query_id).order_by(query_event.c.id).limit(most.items)
+    if after is not None:
+        statement = statement.where(query_event.c.id > after)
+    events: sa.CursorResult[Any] = await connection.execute(bounded(statement, ("detail",), most.bytes))
+    return events.all()
+
+
+async def runs_of(connection: AsyncConnection, query_id: UUID, most: Most, before: int | None) -> Sequence[sa.Row[Any]]:
+    """Return launches, newest first."""
+    statement = sa.select(query_run).where(query_run.c.query_id == query_id).order_by(query_run.c.epoch.desc()).limit(most.items)
+    if before is not None:
+        statement = statement.where(query_run.c.epoch < before)
+    runs: sa.CursorResult[Any] = await connection.execute(bounded(statement, ("error",), most.bytes))
+    return runs.all()
+
+
+async def rejects_of(
+    connection: AsyncConnection, owner: str, most: Most, before: int | None, reason: str | None
+) -> Sequence[sa.Row[Any]]:
+    """Return stored rejects of a relation, newest first."""
+    statement = sa.select(reject).where(reject.c.owner == owner).order_by(reject.c.id.desc()).limit(most.items)
+    if before is not None:
+        statement = statement.where(reject.c.id < before)
+    if reason is not None:
+        statement = statement.where(reject.c.reason == reason)
+    rejects: sa.CursorResult[Any] = await connection.execute(bounded(statement, ("detail", "excerpt"), most.bytes))
+    return rejects.all()
+
+
+async def rejects_by_reason(connection: AsyncConnection, owner: str) -> dict[str, int]:
+    """Return the number of stored rejects of a relation by reason."""
+    rows = await connection.execute(
+        sa.select(reject.c.reason, sa.func.count())
+        .where(reject.c.owner == owner)
+        .group_by(reject.c.reason)
+        .order_by(reject.c.reason)
+    )
+    return dict(rows.all())

@@ -1,13 +1,15 @@
-"""A driver uses only a schema that its version knows. On another one it waits and logs a warning.
+"""What the processes of a driver await of the database: a schema that their version knows, and notifications.
 
-If it exited instead, its supervisor would start it again and again.
+On an unknown schema a driver waits and logs a warning. If it exited instead, its supervisor would start it again and again.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
 
 import structlog
 
@@ -47,3 +49,30 @@ def await_schema(dsn: str, is_wanted: Callable[[], bool], pause: Callable[[float
 def has_parent(pid: int | None) -> bool:
     """Whether the supervisor that started this process is still its parent; True if there is none."""
     return pid is None or os.getppid() == pid
+
+
+DESIRED_STATES: Final = "slackwater_desired_state"
+"""Channel: the desired state of a query was written."""
+
+
+def listen_forever(dsn: str, channels: Sequence[str], ring: Callable[[str | None], None], pause_s: float) -> None:
+    """Call ``ring`` for each notification on a channel. It only shortens the wait: a lost connection for a while is no fault.
+
+    Args:
+        dsn: of the database.
+        channels: to listen to.
+        ring: called for each notification with its payload, and with None after each connect, because earlier notifications are lost.
+        pause_s: between a lost connection and the next attempt.
+    """
+    while True:
+        with (
+            suppress(*DATABASE_AWAY),
+            # No limit for silence: this connection waits for notifications. It ends when other connections are found dead.
+            LinkedConnection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection,
+        ):
+            for channel in channels:
+                connection.execute(f"LISTEN {channel}")
+            ring(None)
+            for notification in connection.notifies():
+                ring(notification.payload)
+        time.sleep(pause_s)
