@@ -129,18 +129,6 @@ CREATED_HEADERS: Final = ("ETag", "Location")
 Made = TypeVar("Made", bound=BaseModel)
 
 
-def created_once(
-    connection: sa.Connection,
-    key: str | None,
-    route: Sequence[str],
-    body: Any,
-    make: Callable[[Response], Made],
-    response: Response,
-) -> Made | Response:
-    """Return the answer of ``make`` with 201, unless it sets another status, or the stored answer; see ``answered_once``."""
-    return answered_once(connection, key, route, body, make, response, status=201)
-
-
 def answered_once(
     connection: sa.Connection,
     key: str | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from pydantic import Field, model_validator
 
 from app.access.rules import refuse_beyond_scope
-from app.catalog.queries.models import EditChange, EditEffect
+from app.catalog.queries.models import EditChange, EditEffect, shown_changes, shown_effects
 from app.catalog.relations.rules import read_source
 from app.catalog.stored.relations import find_relation
 from app.catalog.warned import shown_problems, shown_warnings
@@ -326,18 +326,6 @@ def _refused(unit: _Unit, faults: list[Problem]) -> ComparedItem:
 
 
 def _shown(unit: _Unit, found: Compared) -> ComparedItem:
-    effects = [
-        EditEffect(
-            pointer=each.pointer,
-            effect=each.kind,
-            operator=each.operator,
-            at_least=each.least,
-            at_most=each.most,
-            from_ms=each.from_ms,
-            to_ms=each.to_ms,
-        )
-        for each in found.effects
-    ]
     return ComparedItem(
         index=unit.index,
         statement=None if unit.parsed is None else unit.parsed.text,
@@ -346,8 +334,8 @@ def _shown(unit: _Unit, found: Compared) -> ComparedItem:
         name=found.name,
         action=found.action,
         definition=None if found.definition is None else dict(found.definition),
-        changes=[EditChange.model_validate(asdict(change)) for change in found.changes],
-        effects=effects,
+        changes=shown_changes(found.changes),
+        effects=shown_effects(found.effects),
         problems=shown_problems(found.problems),
         warnings=shown_warnings(found.warnings),
     )

@@ -32,7 +32,7 @@ def schema_problem(dsn: str) -> str | None:
         return None
 
 
-def await_schema(dsn: str, is_wanted: Callable[[], bool], pause: Callable[[float], None] = time.sleep) -> bool:
+def await_schema(dsn: str, is_wanted: Callable[[], bool]) -> bool:
     """Return True once this version can use the schema, False once ``is_wanted`` returns False."""
     logged, logged_at = None, float("-inf")
     while is_wanted():
@@ -42,7 +42,7 @@ def await_schema(dsn: str, is_wanted: Callable[[], bool], pause: Callable[[float
         if problem != logged or time.monotonic() - logged_at > SAY_EVERY_S:
             log.warning("driver_waits_for_schema", detail=problem)
             logged, logged_at = problem, time.monotonic()
-        pause(LOOK_EVERY_S)
+        time.sleep(LOOK_EVERY_S)
     return False
 
 

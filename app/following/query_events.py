@@ -14,7 +14,6 @@ from fastapi import APIRouter, Header, Request, Response
 from psycopg.rows import dict_row
 
 from app.catalog.stored.feeds_read import Connection
-from app.catalog.stored.queries import query_not_found
 from app.db import log_tables
 from app.db.page_bounds import Most
 from app.errors.app_errors import BadRequest, Fault, Gone, Unavailable
@@ -27,7 +26,7 @@ from app.http.answers.documented import answered, problems
 from app.http.examples import EVENTS
 from app.http.parameters import DEFAULT_LIMIT, Limit, Name, OnlyKnownParameters, Services, ServicesOf
 from app.http.requests.paging import Cursor, decode_cursor, page
-from app.status.history import Event, EventPage, events_of, find_query_id
+from app.status.history import Event, EventPage, events_of, get_query_id
 
 _HEAD_SQL = """
 SELECT coalesce((SELECT max(id) FROM slackwater.query_event WHERE query_id = %(query)s), 0) + 1
@@ -184,9 +183,7 @@ async def get_events(
     if is_stream:
         refuse_of_pages(request, "limit")
     async with services.database.paging() as connection:
-        query_id = await find_query_id(connection, name)
-        if query_id is None:
-            raise query_not_found(name)
+        query_id = await get_query_id(connection, name)
         incarnation = (await connection.execute(sa.select(log_tables.incarnation.c.id))).scalar_one_or_none()
         after = _last_id(last_event_id, incarnation) or (0 if key is None else int(key[0]))
         if not is_stream:

@@ -40,8 +40,8 @@ def status_of(error: AppError) -> int:
     return error.status if error.status in _OWN_STATUSES or error.status >= 500 else 400
 
 
-def error_response(error: AppError, statement: str | None = None) -> JSONResponse:
-    return JSONResponse(error_body(error, statement), status_of(error), error.headers)
+def error_response(error: AppError) -> JSONResponse:
+    return JSONResponse(error_body(error), status_of(error), error.headers)
 
 
 class Refused(Exception):

@@ -112,7 +112,7 @@ async def get_runs(
     """Launches of a query. Each has its own epoch; `end_reason` says why it ended."""
     before = _number(cursor)
     async with services.database.paging() as connection:
-        query_id = await _query_id(connection, name)
+        query_id = await get_query_id(connection, name)
         runs = await runs_of(connection, query_id, Most(limit + 1, services.settings.limits.page_bytes), before)
     rows, following = page(runs, limit, lambda row: [row.epoch])
     items = [
@@ -188,21 +188,22 @@ async def _rejects(kind: Kind, name: str, services: Services, reason: str | None
     return RejectPage(items=items, next=following, kept=counts)
 
 
-async def _query_id(connection: AsyncConnection, name: str) -> UUID:
-    query_id = await find_query_id(connection, name)
-    if query_id is None:
-        raise query_not_found(name)
-    return query_id
-
-
 def _number(cursor: str | None) -> int | None:
     key = decode_cursor(cursor, [int])
     return None if key is None else int(key[0])
 
 
-async def find_query_id(connection: AsyncConnection, name: str) -> UUID | None:
+async def get_query_id(connection: AsyncConnection, name: str) -> UUID:
+    """Return the id of the query of that name.
+
+    Raises:
+        NotFound: ``query_not_found``.
+    """
     ids = await connection.execute(sa.select(query.c.id).where(query.c.name == name, query.c.deleted_at.is_(None)))
-    return ids.scalar_one_or_none()
+    query_id: UUID | None = ids.scalar_one_or_none()
+    if query_id is None:
+        raise query_not_found(name)
+    return query_id
 
 
 async def events_of(connection: AsyncConnection, query_id: UUID, most: Most, after: int | None) -> Sequence[sa.Row[Any]]:

@@ -12,7 +12,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Response
 from pydantic import Field, RootModel
 
-from app.access.idempotency import created_once
+from app.access.idempotency import answered_once
 from app.access.rules import NAME_PATTERN
 from app.catalog.connections.sql import (
     ConnectionRow,
@@ -194,7 +194,7 @@ def put_connection_of(
         return _shown(result.row)
 
     comparable = _marked(definition, secret_sources.keys)
-    return created_once(transaction, idempotency_key, ("PUT", f"/v1/connections/{name}"), comparable, make, response)
+    return answered_once(transaction, idempotency_key, ("PUT", f"/v1/connections/{name}"), comparable, make, response, status=201)
 
 
 @router.get(

@@ -10,21 +10,19 @@ import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.access.idempotency import created_once
+from app.access.idempotency import answered_once
 from app.access.rules import refuse_beyond_scope
-from app.access.scopes import named_in, names_in
-from app.catalog.deliveries.edits import Target, look_at_target, new_target
-from app.catalog.functions import with_functions
-from app.catalog.history.forks import Forking, at_one_commit, fork_query, in_body
+from app.access.scopes import names_in
+from app.catalog.deliveries.edits import Target, look_at_target
+from app.catalog.history.forks import Forking, at_one_commit, fork_query, in_body, read_in_body
 from app.catalog.history.rewind_models import ForkAnswer, ForkBody
 from app.catalog.history.takeovers import TakeOver, take_over
 from app.catalog.queries.answers import stored_answer
-from app.catalog.queries.fork_rules import ForkRequest, forked_definition, place_in_body
-from app.catalog.queries.models import EditChange
-from app.catalog.stored.catalog import load_visible_catalog, read_definition
+from app.catalog.queries.fork_rules import ForkRequest, forked_definition
+from app.catalog.queries.models import shown_changes
+from app.catalog.stored.catalog import read_definition
 from app.catalog.stored.queries import QueryRow, find_query, get_query
 from app.catalog.stored.state_files import StateFiles, state_files_of
-from app.db.database import raw
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import FORK, FORK_WISH
 from app.http.parameters import MAX_NAME_LENGTH, Name, OnlyKnownParameters, Services, ServicesOf, bad_parameter, planned
@@ -32,7 +30,6 @@ from app.http.requests.bodies import JsonBody, read_json, request_body, validate
 from app.http.requests.conditions import IdempotencyKey, OfWrite, Preconditions
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid
-from engine.plan.build import read_query
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
 
@@ -117,13 +114,7 @@ def _definition(services: Services, name: str, fork_request: ForkBody) -> tuple[
         stored = get_query(connection, name)
         functions = read_definition(QueryDefinition, stored.definition).functions
         body = forked_definition({**stored.definition, "desired_state": stored.desired_state}, request)
-        try:
-            definition = read_query(body, lambda: load_visible_catalog(raw(connection)))
-        except DefinitionInvalid as error:
-            raise in_body(error) from error
-        refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in named_in(definition))
-        definition = with_functions(connection, definition, functions)
-        return definition, new_target(connection, definition)
+        return read_in_body(connection, body, functions)
 
 
 def _forked(
@@ -144,10 +135,10 @@ def _forked(
     def make(response: Response) -> ForkAnswer:
         forked = fork_query(connection, name, definition, forking)
         response.headers["Location"] = f"/v1/queries/{forked.row.name}"
-        changes = [EditChange(pointer=each.pointer, kind=each.kind.value, reason=each.reason) for each in forked.edit.changes]
-        return ForkAnswer(**dict(stored_answer(connection, services, forked.row, definition, response)), changes=changes)
+        answer = stored_answer(connection, services, forked.row, definition, response)
+        return ForkAnswer(**dict(answer), changes=shown_changes(forked.edit.changes))
 
-    return created_once(connection, key, ["POST", f"/v1/queries/{name}/fork"], body, make, response)
+    return answered_once(connection, key, ["POST", f"/v1/queries/{name}/fork"], body, make, response, status=201)
 
 
 def taken_over_from(connection: sa.Connection, services: Services, name: str, fork: str, conditions: Preconditions) -> QueryRow:

@@ -7,20 +7,22 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import psycopg
 import sqlalchemy as sa
 
 from app.access.audit.sql import Action, Change, note
-from app.catalog.deliveries.edits import sync_delivery
+from app.access.rules import refuse_beyond_scope
+from app.access.scopes import named_in
+from app.catalog.deliveries.edits import Target, new_target, sync_delivery
 from app.catalog.functions import with_functions
 from app.catalog.queries.edits import insert_reads, stored_form
 from app.catalog.queries.fork_rules import Fork, as_fork, not_possible, place_in_body, refusal
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import make_result, output_of_query
-from app.catalog.stored.catalog import find_plan, load_catalog, read_definition
+from app.catalog.stored.catalog import find_plan, load_catalog, load_visible_catalog, read_definition
 from app.catalog.stored.edit_rules import Edit, classify
 from app.catalog.stored.queries import QueryRow, add_event, find_query, get_query, insert_query
 from app.catalog.stored.relations import find_relation
@@ -34,7 +36,8 @@ from engine.commit.history.forking import copy_commits, copy_result, result_byte
 from engine.commit.task_states import CommittedState, load_committed_state, load_states
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, Problem
-from engine.plan.build import build_plan, fits_stored_state, normalise
+from engine.expressions.python_functions import Functions
+from engine.plan.build import build_plan, fits_stored_state, normalise, read_query
 from engine.plan.catalog import Catalog
 from engine.plan.model import Plan
 from engine.state.segments.in_manifest import stored_segments
@@ -171,9 +174,26 @@ def _planned(definition: QueryDefinition, catalog: Catalog) -> Plan:
         raise in_body(error) from error
 
 
-def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
+Places = Callable[[str], str]
+"""Returns the pointer into a body for a pointer into the definition that the body contains."""
+
+
+def in_body(error: DefinitionInvalid, place: Places = place_in_body) -> DefinitionInvalid:
     """Return the problems of a definition with pointers into the body that contains it."""
-    return DefinitionInvalid([Problem(place_in_body(each.pointer), each.code, each.detail) for each in error.problems])
+    return DefinitionInvalid([Problem(place(each.pointer), each.code, each.detail) for each in error.problems])
+
+
+def read_in_body(
+    connection: sa.Connection, body: Any, functions: Functions, place: Places = place_in_body
+) -> tuple[QueryDefinition, Target | None]:
+    """Read an edited definition; return it with its delivery target, if that is new. Names outside of the caller's scope are refused."""
+    try:
+        definition = read_query(body, lambda: load_visible_catalog(raw(connection)))
+    except DefinitionInvalid as error:
+        raise in_body(error, place) from error
+    refuse_beyond_scope((place(pointer), named) for pointer, named in named_in(definition))
+    definition = with_functions(connection, definition, functions)
+    return definition, new_target(connection, definition)
 
 
 def _copy_state(connection: sa.Connection, stored: QueryRow, committed: CommittedState, forking: Forking) -> UUID | None:

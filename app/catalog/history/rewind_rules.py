@@ -8,11 +8,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from app.access.rules import visible, visible_feed
+from app.catalog.queries.fork_rules import DEFINITION
 from app.catalog.stored.edit_rules import Edit, EditKind
 from app.errors.app_errors import Conflict, Fault, Unprocessable
-
-DEFINITION: Final = "/definition"
-"""Pointer to the edited definition in the body of a request."""
 
 AT_REST: Final = ("stopped", "paused", "failed")
 """States in which nothing of a query runs or is about to run."""

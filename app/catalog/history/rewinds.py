@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from app.access.audit.sql import Action, Change, note
 from app.catalog.deliveries.edits import is_unchanged_by, lock_delivery, sync_delivery
 from app.catalog.functions import with_functions
+from app.catalog.history.forks import in_body
 from app.catalog.history.retained import look_around, place_of, refusal_of_result, with_obstacles
 from app.catalog.history.rewind_rules import (
     AT_REST,
@@ -38,7 +39,7 @@ from engine.commit.history.restored_rows import RowsUnknown
 from engine.commit.history.retained_commits import RetainedCommit, hold_retained, retained_commits
 from engine.commit.history.rewinding import change_log_bytes, rewind
 from engine.definition.queries import QueryDefinition
-from engine.errors import DefinitionInvalid, Problem
+from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, normalise
 from engine.plan.catalog import Catalog
 from engine.plan.model import Output
@@ -232,18 +233,13 @@ def _edited(
     try:
         plan = build_plan(definition, catalog)
     except DefinitionInvalid as error:
-        raise in_body(error) from error
+        raise in_body(error, place_in_body) from error
     edit = edit_of(connection, stored, definition, plan)
     if edit.kind is EditKind.NEEDS_NEW_STATE:
         raise refusal(edit, stored.name)
     update_result(connection, stored, plan.output)
     form = None if edit.kind is EditKind.NO_OP else stored_form(definition)
     return edit, output_of_query(connection, stored.id), form
-
-
-def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
-    """Return the problems of a definition with pointers into the body that contains it."""
-    return DefinitionInvalid([Problem(place_in_body(each.pointer), each.code, each.detail) for each in error.problems])
 
 
 def _store(connection: sa.Connection, stored: QueryRow, desired_state: str | None, form: dict[str, Any] | None) -> QueryRow:

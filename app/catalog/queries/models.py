@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
 
-from app.catalog.queries.previews import EffectKind
+from app.catalog.queries.previews import Effect, EffectKind
+from app.catalog.stored.edit_rules import Change
 from app.http.schemas import Answer, ProblemItem, WarningItem, refers_to
 
 
@@ -65,3 +68,17 @@ class ValidationAnswer(Answer):
     output: dict[str, Any] | None = Field(description="The relation it would produce.")
     plan: dict[str, Any] | None = Field(description="Inputs, stages and operators.")
     edit: EditPreview | None = Field(description="The edit of the stored query; null if no query has this name.")
+
+
+def shown_changes(changes: Iterable[Change]) -> list[EditChange]:
+    return [EditChange.model_validate(asdict(each)) for each in changes]
+
+
+def shown_effects(effects: Iterable[Effect]) -> list[EditEffect]:
+    return [
+        EditEffect(
+            pointer=each.pointer, effect=each.kind, operator=each.operator, at_least=each.least, at_most=each.most,
+            from_ms=each.from_ms, to_ms=each.to_ms,
+        )
+        for each in effects
+    ]  # fmt: skip

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import TypeAdapter, ValidationError
 
-from app.access.idempotency import created_once
+from app.access.idempotency import answered_once
 from app.catalog.history.fork_routes import BodyOfPut, FromFork, taken_over_from
 from app.catalog.queries.answers import accepted_answer, checked, query_answer, replaced_answer, stored_answer
 from app.catalog.queries.edits import Replacement, create_query, delete_query, replace_query
@@ -135,7 +135,7 @@ def post_query(
     `Idempotency-Key` gets the first answer again. An error is not stored, because it has created nothing.
     """
     make = partial(_created, body, transaction, services)
-    return created_once(transaction, idempotency_key, ["POST", "/v1/queries"], body, make, response)
+    return answered_once(transaction, idempotency_key, ["POST", "/v1/queries"], body, make, response, status=201)
 
 
 def _created(body: Any, connection: sa.Connection, services: Services, response: Response) -> StoredQueryAnswer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +13,7 @@ from app.access.scopes import named_in
 from app.access.scopes_sql import names_beside
 from app.catalog.functions import with_functions
 from app.catalog.queries.edits import edit_of
-from app.catalog.queries.models import EditChange, EditEffect, EditPreview, ValidationAnswer
+from app.catalog.queries.models import EditPreview, ValidationAnswer, shown_changes, shown_effects
 from app.catalog.queries.previews import effects_of, last_commit_at
 from app.catalog.query_routes.targets import TargetProblems
 from app.catalog.stored.catalog import load_catalog, load_visible_catalog, producers_of
@@ -103,19 +103,8 @@ def _edit(connection: sa.Connection, definition: QueryDefinition, plan: Plan) ->
     return EditPreview(
         kind=edit.kind.value,
         generation=stored.generation,
-        changes=[EditChange.model_validate(asdict(change)) for change in edit.changes],
-        effects=[
-            EditEffect(
-                pointer=effect.pointer,
-                effect=effect.kind,
-                operator=effect.operator,
-                at_least=effect.least,
-                at_most=effect.most,
-                from_ms=effect.from_ms,
-                to_ms=effect.to_ms,
-            )
-            for effect in effects
-        ],
+        changes=shown_changes(edit.changes),
+        effects=shown_effects(effects),
         committed_at=last_commit_at(connection, stored),
     )
 

@@ -169,11 +169,7 @@ def put_stream(
     and shown; `warnings` names fields that are no columns. With `validate=true` everything is checked and answered, and nothing is stored.
     """
     source_request = _SourceRequest("stream", name, looked_at)
-    return (
-        _rehearsed(transaction, source_request, conditions)
-        if validate
-        else _put(transaction, source_request, conditions, response)
-    )
+    return _put(transaction, source_request, conditions, None if validate else response)
 
 
 @tables.put(
@@ -206,11 +202,7 @@ def put_table(
     was left open. Changes of columns with records, `"columns": "infer"` and `validate=true` are as for streams. The answer has every default.
     """
     source_request = _SourceRequest("table", name, looked_at)
-    return (
-        _rehearsed(transaction, source_request, conditions)
-        if validate
-        else _put(transaction, source_request, conditions, response)
-    )
+    return _put(transaction, source_request, conditions, None if validate else response)
 
 
 @streams.get(
@@ -303,22 +295,20 @@ class _SourceRequest:
 
 
 def _put(
-    connection: sa.Connection, source_request: _SourceRequest, conditions: Preconditions, response: Response
+    connection: sa.Connection, source_request: _SourceRequest, conditions: Preconditions, response: Response | None
 ) -> RegisteredAnswer:
-    result = put_source(connection, source_request.kind, source_request.name, source_request.looked_at.definition, conditions)
+    """Register the source, and set the headers of ``response``; None: answer the same, and roll the changes back."""
+    name, kind = source_request.name, source_request.kind
+    with connection.begin_nested() as savepoint:
+        result = put_source(connection, kind, name, source_request.looked_at.definition, conditions)
+        answer = _registered(connection, source_request, result.row)
+        if response is None:
+            savepoint.rollback()
+            return answer
     if result.is_created:
         response.status_code = 201
-        response.headers["Location"] = f"/v1/{source_request.kind}s/{source_request.name}"
+        response.headers["Location"] = f"/v1/{kind}s/{name}"
     set_etag(response, result.row.version)
-    return _registered(connection, source_request, result.row)
-
-
-def _rehearsed(connection: sa.Connection, source_request: _SourceRequest, conditions: Preconditions) -> RegisteredAnswer:
-    """Answer as a PUT would, and roll its changes back."""
-    with connection.begin_nested() as savepoint:
-        result = put_source(connection, source_request.kind, source_request.name, source_request.looked_at.definition, conditions)
-        answer = _registered(connection, source_request, result.row)
-        savepoint.rollback()
     return answer
 
 
