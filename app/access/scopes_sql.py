@@ -79,6 +79,5 @@ def is_feed_within_scope(connection: sa.Connection, name: str) -> bool:
 
 
 async def find_visible_queries(connection: AsyncConnection, names: Collection[str]) -> frozenset[str]:
-    """Return which of these queries are within the caller's scope."""
     statement = sa.select(query.c.name).where(query.c.name.in_(names), query.c.deleted_at.is_(None), query_is_visible())
     return frozenset((await connection.execute(statement)).scalars())

@@ -127,7 +127,6 @@ def clock_finding(before_s: float, there_s: float, after_s: float) -> Finding:
 
 
 def _secrets(dsn: str, settings: Settings) -> Finding:
-    """Check that the secrets of connections can be decrypted."""
     subject, keys = "Secrets", settings.secret_sources.keys
     try:
         with LinkedConnection.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:

@@ -78,7 +78,6 @@ class Picture:
         """Queries of INSERT INTO that were compared already."""
 
     def session(self, settings: Settings, variables: Mapping[str, str]) -> Session:
-        """Return what statements are bound against."""
         relations = {
             name: replace(each, entry=self.catalog.get(each.definition_name, each.entry))
             for name, each in self._session.relations.items()

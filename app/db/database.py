@@ -74,7 +74,6 @@ def engine_for(dsn: str, options: Mapping[str, Any] | None = None, **pooling: An
 
 
 def async_engine_for(dsn: str, options: Mapping[str, Any] | None = None, **pooling: Any) -> AsyncEngine:
-    """Build the same, asynchronous."""
     return create_async_engine(_DIALECT, async_creator=lambda: LinkedAsyncConnection.connect(dsn, **(options or {})), **pooling)
 
 

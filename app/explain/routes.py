@@ -218,7 +218,6 @@ def _choices(plan: Plan) -> list[str]:
 
 
 def _values(plan: Plan, key_texts: list[tuple[str, str]]) -> dict[str, object]:
-    """Parse values into the types of their columns."""
     allowed, types = _allowed(plan), typed(plan)
     values: dict[str, object] = {}
     faults = ParameterFaults()

@@ -173,7 +173,6 @@ def _written(followed: Followed, changes: Iterable[tuple[int, int, int, bool, tu
 
 
 def _members(followed: Followed, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the records of a shared feed that belong to the relation."""
     columns = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names)
     accepted, _ = canonicalise(frame, followed.relation, time.time_ns() // 1_000_000, LOGGED, followed.member)
     return with_marks(accepted, frame).select(columns)

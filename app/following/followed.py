@@ -183,7 +183,6 @@ def _any_of(names: Iterable[str]) -> sa.ColumnElement[Any]:
 
 
 def _read(rows: Sequence[RelationRow], request: _FollowRequest) -> list[_Read]:
-    """Return a relation, and then its parts."""
     row = of_kind(next((row for row in rows if row.name == request.name), None), request.kind, request.name)
     is_bare = request.takes_records and row.origin == "source" and materialised_output(row) is None
     writer, output = written(row) if row.kind == "table" and not is_bare else (row.produced_by, None)

@@ -108,7 +108,6 @@ def refuse_of_pages(request: Request, *names: str) -> None:
 
 
 def events_documented(example: str) -> dict[str, Any]:
-    """Document the event stream beside the JSON form."""
     description = "Server-sent events; `Last-Event-ID` resumes. `reconnect`: reconnect with it. `reset`: start from scratch."
     return {EVENT_STREAM: {"schema": {"type": "string", "description": description}, "example": example}}
 

@@ -308,5 +308,4 @@ Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description=MOST_OF_PAGE)]
 
 
 def example(value: Any, summary: str) -> dict[str, Any]:
-    """Return one named example in the form of OpenAPI."""
     return {"summary": summary, "value": value}

@@ -41,7 +41,6 @@ def schema_text(columns: Schema, key: Iterable[str] = ()) -> str:
 
 
 def type_object(kind: ColumnType) -> dict[str, Any]:
-    """Return a type in the form of descriptions."""
     match kind:
         case ColumnType(kind="decimal", precision=precision, scale=scale):
             return _object("DECIMAL", parameters={"precision": precision, "scale": scale})
@@ -66,7 +65,6 @@ def _object(
 
 
 def field_objects(columns: Schema, key: Iterable[str]) -> list[dict[str, Any]]:
-    """Return columns in the form of descriptions."""
     of_key = set(key)
     return [
         {"name": name, "schema": type_object(kind), **({"type": "KEY"} if name in of_key else {})}

@@ -35,7 +35,6 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 def create_listener(services: Services, door: Authenticator, refusals: RefusalLog, tracing: Tracing | None) -> FastAPI:
-    """Build the application of the listener."""
     guard_of_keys = key_guard(door, is_required=services.settings.is_key_required)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(guard_of_keys)])
     app.state.services, app.state.queries, app.state.refusals = services, OpenQueries(), refusals

@@ -101,7 +101,6 @@ async def _lines(
 
 
 def _shown(frame: pl.DataFrame, relation: SqlRelation) -> bytes:
-    """Return one line for each record."""
     columns, key = relation.entry.relation.columns, relation.entry.relation.key
     value = columns.select(name for name in columns.names if name not in key)
     keys, _ = encode_keyed(frame, columns, key, has_text_numbers=False)

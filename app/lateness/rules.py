@@ -106,11 +106,9 @@ def advise(histogram: Histogram, current_ms: int | None, *, waits: bool = True) 
 
 
 def shown_buckets(histogram: Histogram) -> list[Bucket]:
-    """Return the buckets that have records."""
     return [bucket for bucket in histogram.buckets if bucket.count]
 
 
 def histograms_of(detail: Mapping[str, object] | None) -> dict[str, Counted]:
-    """Return the histograms in a commit's detail, by gauge."""
     by_gauge = (detail or {}).get("lateness", {})
     return dict(by_gauge) if isinstance(by_gauge, Mapping) else {}

@@ -50,7 +50,6 @@ class _Bundle:
 
 
 def console_routes(built: Path = BUILT) -> list[BaseRoute]:
-    """Return the routes of the console."""
     bundle = _Bundle(built)
     router = APIRouter(include_in_schema=False)
 

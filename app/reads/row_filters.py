@@ -36,7 +36,6 @@ class Comparison:
 
 
 def is_filter(parameter: str) -> bool:
-    """Return whether a query parameter is a condition on rows."""
     return parameter.startswith((KEY_PREFIX, COLUMN_PREFIX))
 
 

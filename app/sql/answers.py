@@ -125,7 +125,6 @@ class StatementsAnswer(Answer):
 
 
 def answer_of(outcome: Outcome) -> StatementResult:
-    """Return a statement's part of an answer."""
     parsed = outcome.parsed
     about = {"statement": parsed.text, "line": parsed.place.line}
     match outcome:
@@ -185,7 +184,6 @@ class Progress:
         ]
 
     def sentence(self) -> str:
-        """Return the same as a sentence."""
         done = len(self.outcomes)
         left = len(self.statements) - done - 1
         return f"statement {done + 1} of {len(self.statements)} failed: {done} carried out before it, {left} behind it not tried"

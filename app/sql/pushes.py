@@ -194,7 +194,6 @@ def _made(columns: Sequence[str], frame: pl.DataFrame) -> PushedRows:
 
 
 def _looked_at(reader: RowReader, frame: pl.DataFrame) -> PushedRows:
-    """Return the selected rows of a relation's changes."""
     selected = reader.selected(frame.rename({"_ts": EVENT_TIME}), {"_deleted": pl.col("_op") != 0})
     shown = reader.shown(selected).with_columns(
         pl.when(selected["_deleted"]).then(None).otherwise(pl.col(name)).alias(name)

@@ -153,7 +153,6 @@ async def _pushed(request: Request, services: Services, runner: ScriptRunner, pa
 
 
 async def _lines(push: Push, form: str, recheck: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes]:
-    """Yield the lines of a push query's answer."""
     yield _line(form, "header", _header(push))
     left = push.limit
     try:

@@ -238,7 +238,6 @@ class ScriptRunner:
         return replace(parsed, tree=with_columns(tree, columns.columns, columns.key)), warnings_of(columns)
 
     def session(self, connection: sa.Connection) -> Session:
-        """Return the catalog to bind statements against."""
         return load_session(connection, Settings(self._default_grace, self.words.settings), self.words.variables)
 
     async def _in_transaction(self, work: Callable[[sa.Connection], Found], parsed: Parsed, *, is_edit: bool) -> Found:

@@ -52,7 +52,6 @@ class Facts:
 
 
 def shares_of(facts: Facts) -> dict[Limit, float]:
-    """Return the share of each part of the work in the last seconds."""
     measured = _recent(facts)
     return {part: float(measured.get(part, 0.0)) for part in PARTS}
 

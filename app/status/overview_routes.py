@@ -186,7 +186,6 @@ async def get_overview(
 
 
 async def _waits(services: Services, unplaced: list[Status]) -> dict[str, Reason]:
-    """Return why these queries have no driver."""
     if not unplaced:
         return {}
     silent_ms = services.settings.driver.lease_ttl_ms

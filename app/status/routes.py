@@ -262,5 +262,4 @@ def _progress(feed: Feed, relations: list[str], status: Status, ends: Mapping[in
 
 
 def _least(clocks: Mapping[str, int | None]) -> int | None:
-    """Return the smallest known stream time of the tasks."""
     return min((clock for clock in clocks.values() if clock is not None), default=None)

@@ -163,7 +163,6 @@ class Case:
 
     @property
     def expectations(self) -> list[Expectation]:
-        """Everything that is expected anywhere."""
         return [wanted for step in self.steps if isinstance(step, Expect) for wanted in step.wanted]
 
 

@@ -121,7 +121,6 @@ def read_expectation(pointer: str, subject: Subject, given: Any, problems: Probl
 
 
 def compare(wanted: Expectation, found: Outcome) -> list[Failure]:
-    """Return what was not met."""
     name = wanted.subject.name
     failures = [
         _compared(wanted, part, f"{part} of {name}", getattr(wanted, part), getattr(found, part))

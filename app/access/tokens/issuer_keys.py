@@ -55,7 +55,6 @@ class IssuerKey:
     key: PublicKey
 
     def fits(self, algorithm: str) -> bool:
-        """Whether this key can verify a signature of this algorithm."""
         if self.algorithm not in (None, algorithm):
             return False
         if isinstance(self.key, RSAPublicKey):

@@ -147,7 +147,6 @@ def delete_connection(transaction: sa.Connection, name: str, conditions: Precond
 
 
 def note_check(transaction: sa.Connection, name: str, outcome: Outcome) -> None:
-    """Record in the audit log that a connection was checked."""
     after = {"outcome": outcome.outcome, "reason": outcome.reason}
     note(transaction, Change(Action.CHECK, "connection", name, None, after))
 

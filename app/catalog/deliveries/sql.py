@@ -160,7 +160,6 @@ def claim(connection: Connection, owner: UUID, ttl_ms: int, most: int) -> int:
 
 
 def renew(connection: Connection, owner: UUID, ttl_ms: int) -> None:
-    """Renew the leases that are still this process's."""
     connection.execute(_RENEW, {"owner": owner, "ttl_ms": ttl_ms})
 
 

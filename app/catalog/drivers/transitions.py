@@ -159,7 +159,6 @@ class Claimant:
     root: UUID
 
     def values(self, *, is_errand: bool = False, is_internal: bool = False, limit: int | None = None) -> dict[str, Any]:
-        """Return the parameters of the statements about due queries."""
         names = {"driver": self.driver_id, "ttl_ms": self.ttl_ms, "root": self.root}
         return {**names, "is_errand": is_errand, "is_internal": is_internal, "prefix": PREFIX, "limit": limit}
 

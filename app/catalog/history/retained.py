@@ -45,12 +45,10 @@ class Around:
 
 
 def place_of(commit: RetainedCommit) -> Place:
-    """Return the public facts of a commit."""
     return Place(commit.batch_id, commit.committed_at, commit.position, commit.stream_time_ms)
 
 
 def look_around(connection: sa.Connection, stored: QueryRow, catalog: Catalog) -> Around:
-    """Return the facts that concern all commits of a query."""
     forks = connection.execute(
         sa.select(query.c.name, query.c.fork_of["batch_id"].as_integer())
         .where(query.c.deleted_at.is_(None), query.c.fork_of["query_id"].as_string() == str(stored.id))

@@ -109,7 +109,6 @@ def named(definition: Any, name: str) -> Any:
 
 
 def place_in_body(pointer: str) -> str:
-    """Return the pointer into the body for a pointer into the definition."""
     return DEFINITION + pointer
 
 

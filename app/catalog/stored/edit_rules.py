@@ -47,7 +47,6 @@ class Edit:
 
     @property
     def pointers(self) -> tuple[str, ...]:
-        """JSON pointers of the parts that differ."""
         return tuple(change.pointer for change in self.changes)
 
     def refusal(self, query: str) -> Conflict:

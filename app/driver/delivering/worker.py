@@ -186,7 +186,6 @@ class Worker:
         return 0.0
 
     def _pause_s(self, delivery: LeasedDelivery, now: float) -> float:
-        """Return the seconds until there is something to do."""
         target = self._open
         if target is not None and target.start is not None:
             start = target.start

@@ -57,7 +57,6 @@ class DriverHealth:
             self.failed_lives = 0
 
     def ended(self, exit_code: int | None, lived_s: float, now_s: float) -> None:
-        """Record that a driver ended by itself."""
         was_ready = self.unready_since is None
         self.unready_since = now_s if was_ready else self.unready_since
         self.failed_lives = 0 if was_ready and lived_s > HEALTHY_S else self.failed_lives + 1

@@ -81,7 +81,6 @@ class Supervisor:
 
     @property
     def is_ready(self) -> bool:
-        """Whether this supervisor's driver accepts queries."""
         return self._task is not None and not self._ending.is_set() and self._health.unready_since is None
 
     @property

@@ -55,7 +55,6 @@ class _Watched:
         self._woken = woken
 
     def set(self) -> None:
-        """Make the tail due now."""
         self.due_at = 0.0
         self._woken.set()
 
@@ -91,7 +90,6 @@ class LogPoller:
             watched.listening.close()
 
     async def run(self) -> None:
-        """Poll until cancelled."""
         while True:
             self._woken.clear()
             due = self._due(time.monotonic())
@@ -116,7 +114,6 @@ class LogPoller:
         return sorted(due, key=lambda each: each.due_at)
 
     async def _rest(self) -> None:
-        """Wait until a tail is due."""
         first = min((each.due_at for each in self._watched.values()), default=None)
         try:
             async with asyncio.timeout(None if first is None else max(0.0, first - time.monotonic())):

@@ -117,7 +117,6 @@ async def new_entries_of(
 async def _load_rows(
     connection: Connection, followed: Sequence[Followed], starts: Sequence[int | None], *, from_oldest: bool
 ) -> list[list[tuple[Followed, list[tuple[Any, ...]]]]]:
-    """Return the rows of each log and of its parts."""
     logs = [log for each in followed for log in (each, *each.parts)]
     params = {
         "feeds": [log.feed_id for log in logs],

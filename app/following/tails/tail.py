@@ -104,13 +104,11 @@ class Tail:
         self._changed = asyncio.Event()
 
     def fail(self, error: Exception) -> None:
-        """End every follower with this error."""
         self._failure = error
         self.wake()
 
     @property
     def ends(self) -> Sequence[int]:
-        """The end of the tail, by partition."""
         return self._ends
 
     def take_entries(self, news: NewEntries) -> bool:

@@ -35,7 +35,6 @@ _LOST_RACES = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected,
 def read_too_expensive(
     what: str, timeout_ms: int, cure: str = "Ask for less: a narrower time, fewer with `limit`"
 ) -> TooExpensive:
-    """Return the error for a read that the database cancelled."""
     return TooExpensive(
         "read_too_expensive",
         f"{what}: the database did not finish within {timeout_ms} ms. {cure}; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",

@@ -90,7 +90,6 @@ def hint_for(method: str, path: str, paths: Paths) -> str | None:
 
 
 def _nearest(path: str, paths: Paths) -> str | None:
-    """Return the path most similar to the requested one."""
     requested = path.strip("/").split("/")
     near: list[tuple[float, str]] = []
     for template in paths:

@@ -32,7 +32,6 @@ class PlainRoute(APIRoute):
         """Return the answer to a plain request; errors are handled as everywhere."""
 
     async def guarded_answer(self, request: Request) -> Response:
-        """Run the guards, then answer."""
         for guard in request.app.state.guards:
             await guard.dependency(request)
         return await self.answer(request)

@@ -187,7 +187,6 @@ def _create(connection: sa.Connection, action: CreateQuery, text: str) -> Done:
 
 
 def _became(made: Replaced, sql: SqlRelation) -> str:
-    """Return what became of a query and of its result."""
     if made.edit is None:
         return f"writes {sql.kind} {sql.name}"
     if made.is_anew:

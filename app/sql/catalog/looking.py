@@ -162,7 +162,6 @@ def _columns(relation: SqlRelation) -> Iterator[tuple[str, str, str]]:
 
 
 def relation_of(statement: Describe, session: Session) -> SqlRelation:
-    """Return the relation that a statement names."""
     name = statement.name
     if name is None:
         raise TypeError("DESCRIBE of a relation names it")

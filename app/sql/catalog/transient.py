@@ -85,7 +85,6 @@ def leave(connection: sa.Connection, reader: UUID) -> None:
 
 
 def sweep(connection: sa.Connection) -> None:
-    """Delete transient queries without readers."""
     lock_edits(connection)
     connection.execute(sa.delete(transient_reader).where(transient_reader.c.expires_at < sa.func.now()))
     for name in _unread(connection):

@@ -146,7 +146,6 @@ class _TablePages:
         self.after: list[str] | None = None
 
     def ask(self, table: ReadableTable) -> Ask:
-        """Return the statement of the next page."""
         output = table.output
         comparisons = pushed(self._read.where, output.columns)
         read = self._read
@@ -169,7 +168,6 @@ class _TablePages:
         return Ask(statement, params, is_binary=True, is_scan=not _is_by_key(output, comparisons))
 
     def frame(self, reading: Reading, values: list[list[object] | None]) -> pl.DataFrame:
-        """Return a page as a frame."""
         output = reading.table.output
         columns = [*output.columns.items(), *marks_of(output, self._shape)]
         page = pl.from_arrow(arrow_batch(columns, values))
@@ -192,7 +190,6 @@ def _is_by_key(output: Output, comparisons: tuple[Comparison, ...]) -> bool:
 
 
 async def _records(services: Services, read: OwnedRead) -> AsyncIterator[tuple[pl.DataFrame, str | None]]:
-    """Yield the current records of a stream."""
     most, rows_read = services.settings.sql.max_scanned_rows, 0
     async for frame in stream_records(services, read.relation.entry):
         rows_read += frame.height

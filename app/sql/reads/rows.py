@@ -28,7 +28,6 @@ class ResultRows:
     position: str | None = None
 
     def texts(self) -> Sequence[str]:
-        """Return each row as a JSON object."""
         return encode_values(self.frame, self.columns, has_text_numbers=False)
 
 

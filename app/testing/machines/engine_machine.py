@@ -140,7 +140,6 @@ class EngineMachine:
         return [name for name in self._case.sources if self._bench.catalog[name].feed == feed]
 
     def _new(self, subject: Subject, part: str, rows: list[Row]) -> list[Row]:
-        """Return what was not shown yet."""
         first = self._shown.get((subject.name, part), 0)
         self._shown[subject.name, part] = len(rows)
         return rows[first:]

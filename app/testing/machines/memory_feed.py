@@ -34,7 +34,6 @@ class MemoryFeed:
 
     @property
     def ends(self) -> dict[int, int]:
-        """Partition → next offset."""
         return dict(enumerate(self._ends))
 
     def append(self, relation: str, frame: pl.DataFrame, key: Sequence[str]) -> None:

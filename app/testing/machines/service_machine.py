@@ -200,7 +200,6 @@ class ServiceMachine:
         return {(each["input"], each["reason"]): each["count"] for each in counters}
 
     def _new(self, subject: Subject, part: str, rows: list[Row]) -> list[Row]:
-        """Return what was not shown yet."""
         first = self._shown.get((subject.name, part), 0)
         self._shown[subject.name, part] = len(rows)
         return rows[first:]

@@ -326,7 +326,6 @@ class Workbench:
                 return
 
     def partitions(self, source: str) -> int:
-        """Return how many partitions the feed of a source has."""
         return len(self._feeds[self.catalog[source].feed.name].ends)
 
     def has_unread(self, query: str) -> bool:
