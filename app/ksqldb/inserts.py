@@ -13,9 +13,8 @@ from app.access.rules import Role, refuse_below
 from app.errors.app_errors import AppError, BadRequest, Fault, Forbidden
 from app.http.parameters import Services
 from app.http.requests.bodies import parse_json, parse_request
-from app.ksqldb.errors import error_body
 from app.ksqldb.queries import DELIMITED, JSON
-from app.ksqldb.requests import body_of, in_pieces
+from app.ksqldb.requests import body_of, error_body, in_pieces
 from app.sql.scripts import ScriptRunner, Words
 from engine.sql.lexing.places import Lines, Origin
 from engine.sql.lexing.splitting import Filled

@@ -26,8 +26,8 @@ from app.http.guards.request_middleware import KEY_NAME
 from app.http.parameters import Services
 from app.http.servers.ports import guard
 from app.ksqldb import inserts, queries, service, statements
-from app.ksqldb.errors import NOT_FOUND, Refused, error_response
 from app.ksqldb.queries import OpenQueries
+from app.ksqldb.requests import NOT_FOUND, Refused, error_response
 from app.telemetry.tracing import Tracing
 from engine.errors import EngineError
 

@@ -14,10 +14,10 @@ import polars as pl
 
 from app.errors.app_errors import AppError
 from app.following.tails.tails import Tails
-from app.http.answers.closing_response import ClosingResponse
+from app.http.answers.negotiation import ClosingResponse
 from app.http.answers.record_json import encode_keyed
 from app.http.parameters import Services
-from app.ksqldb.errors import error_body
+from app.ksqldb.requests import error_body
 from app.sql.catalog.following import Beginning, FrameFollower
 from app.sql.pushes import refuse_too_many
 from app.sql.reads.printing import following_topic, interval_of, relations_on

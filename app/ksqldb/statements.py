@@ -12,8 +12,7 @@ from app.http.answers.database_errors import DATABASE_ERRORS, translate_and_log
 from app.http.answers.problems import from_engine
 from app.http.parameters import Services
 from app.ksqldb.entities import entities_of
-from app.ksqldb.errors import QUERY_ENDPOINT, Refused
-from app.ksqldb.requests import statement_request
+from app.ksqldb.requests import QUERY_ENDPOINT, Refused, statement_request
 from app.sql.answers import Progress
 from app.sql.scripts import ScriptRunner
 from engine.errors import EngineError

@@ -13,9 +13,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from app.access.guard import recheck_of
 from app.errors.app_errors import AppError, BadRequest, Fault, NotAcceptable, Unprocessable, UnsupportedMediaType
 from app.following.push import EVENT_STREAM
-from app.http.answers.closing_response import ClosingResponse
 from app.http.answers.documented import answered, body_examples, problems
-from app.http.answers.negotiation import NDJSON_TYPE
+from app.http.answers.negotiation import NDJSON_TYPE, ClosingResponse
 from app.http.answers.record_json import encode_values
 from app.http.parameters import OnlyKnownParameters, Services, ServicesOf
 from app.http.requests.bodies import JSON_TYPE, media_type_of, parse_request, refuse_encoding, request_body, validated

@@ -14,7 +14,7 @@ from app.access.idempotency import answered_once
 from app.catalog.history.fork_routes import BodyOfPut, FromFork, taken_over_from
 from app.catalog.queries.answers import accepted_answer, checked, query_answer, replaced_answer, stored_answer
 from app.catalog.queries.edits import Replacement, create_query, delete_query, replace_query
-from app.catalog.query_routes.targets import TargetOfPost, TargetOfPut
+from app.catalog.query_routes.validations import TargetOfPost, TargetOfPut
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.stored.catalog import load_visible_catalog, read_definition
 from app.catalog.stored.queries import find_query, get_query, list_queries, request_restart, set_desired_state, statement_text

@@ -13,9 +13,8 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.access.rules import refuse_beyond_scope, visible
 from app.access.scopes import feeds_in
 from app.catalog.relations.edits import delete_source, put_source
-from app.catalog.relations.inferring import inference_request, inferred, spelled_out, warnings_of
 from app.catalog.relations.parts import parts_of
-from app.catalog.relations.rules import read_source, source_warnings
+from app.catalog.relations.rules import inference_request, inferred, read_source, source_warnings, spelled_out, warnings_of
 from app.catalog.stored.catalog import entry_of
 from app.catalog.stored.relations import Kind, RelationRow, get_relation, list_relations, readers_of
 from app.catalog.warned import shown_warnings

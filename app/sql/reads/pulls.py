@@ -19,8 +19,8 @@ from app.errors.app_errors import Fault, TooExpensive, Unprocessable
 from app.following.changes import ChangeSource
 from app.following.followed import Followables
 from app.following.tails.tails import Tails
-from app.http.answers.arrow_rows import arrow_batch
 from app.http.answers.database_errors import read_too_expensive
+from app.http.answers.negotiation import arrow_batch
 from app.http.parameters import Services, planned
 from app.http.values import MAX_INSTANT_MS, instant, parse_value
 from app.reads.freshness import parse_freshness, read_fresh
