@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from pydantic import Field, model_validator
 
 from app.access.rules import refuse_beyond_scope
-from app.catalog.queries.models import EditChange, EditEffect, shown_changes, shown_effects
+from app.catalog.queries.answers import EditChange, EditEffect, shown_changes, shown_effects
 from app.catalog.relations.rules import read_source
 from app.catalog.stored.relations import find_relation
 from app.catalog.warned import shown_problems, shown_warnings

@@ -14,7 +14,7 @@ from app.access.scopes_sql import is_feed_within_scope
 from app.catalog.queries.columns import Values
 from app.catalog.queries.plans import PlannedQuery
 from app.db.database import raw
-from app.db.log_tables import late_record, reject
+from app.db.tables import late_record, reject
 from app.explain.record_search import ALL_TIME, RecordSearch
 from app.explain.rules.facts import Committed, FoundRecords, LateFact, Place, Record, RejectFact, ResultFact, Versions
 from app.lateness.record_rules import event_time_of, has_all, matches, names_in

@@ -18,9 +18,8 @@ from app.catalog.relations.materialisations import materialised_output
 from app.catalog.relations.parts import is_part_of
 from app.catalog.stored.catalog import entry_of, output_to_json
 from app.catalog.stored.relations import ROWS, Kind, RelationRow, entry_of_row, of_kind
-from app.db.log_tables import feed, incarnation
 from app.db.shared_reads import SharedReads
-from app.db.tables import query, relation
+from app.db.tables import feed, incarnation, query, relation
 from app.errors.app_errors import AppError, Conflict, Unavailable
 from app.following.cursors import identity_of
 from app.reads.readable import written

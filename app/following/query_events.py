@@ -14,7 +14,7 @@ from fastapi import APIRouter, Header, Request, Response
 from psycopg.rows import dict_row
 
 from app.catalog.stored.feeds_read import Connection
-from app.db import log_tables
+from app.db import tables
 from app.db.page_bounds import Most
 from app.errors.app_errors import BadRequest, Fault, Gone, Unavailable
 from app.following.change_log import STRETCH_ROWS, Heads, LogRange
@@ -184,7 +184,7 @@ async def get_events(
         refuse_of_pages(request, "limit")
     async with services.database.paging() as connection:
         query_id = await get_query_id(connection, name)
-        incarnation = (await connection.execute(sa.select(log_tables.incarnation.c.id))).scalar_one_or_none()
+        incarnation = (await connection.execute(sa.select(tables.incarnation.c.id))).scalar_one_or_none()
         after = _last_id(last_event_id, incarnation) or (0 if key is None else int(key[0]))
         if not is_stream:
             most = Most(limit + 1, services.settings.limits.page_bytes)

@@ -25,7 +25,7 @@ from app.http.answers.database_errors import DATABASE_ERRORS, translate_and_log
 from app.http.guards.request_middleware import KEY_NAME
 from app.http.parameters import Services
 from app.http.servers.ports import guard
-from app.ksqldb import inserts, queries, service, statements
+from app.ksqldb import inserts, queries, service
 from app.ksqldb.queries import OpenQueries
 from app.ksqldb.requests import NOT_FOUND, Refused, error_response
 from app.telemetry.tracing import Tracing
@@ -39,7 +39,7 @@ def create_listener(services: Services, door: Authenticator, refusals: RefusalLo
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(guard_of_keys)])
     app.state.services, app.state.queries, app.state.refusals = services, OpenQueries(), refusals
     guard(app, services.settings, services.metrics, tracing, lambda _request, error: error_response(error), port="ksqldb")
-    for router in (service.router, statements.router, queries.router, inserts.router):
+    for router in (service.router, queries.router, inserts.router):
         app.include_router(router)
 
     @app.exception_handler(AppError)

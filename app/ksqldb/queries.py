@@ -18,8 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.guard import recheck_of
 from app.catalog.stored.feeds_read import feeds_read, log_ends
-from app.db.log_tables import commit
-from app.db.tables import query, query_status
+from app.db.tables import commit, query, query_status
 from app.errors.app_errors import AppError, BadRequest, Fault
 from app.http.answers.negotiation import ClosingResponse
 from app.http.answers.record_json import encode_values

@@ -28,7 +28,7 @@ from app.http.guards.plain_route import PlainRoute
 from app.http.parameters import PageRead
 from app.lateness import record_routes as late_records
 from app.lateness import routes as lateness
-from app.main import error_pages, functions
+from app.main import functions, guide
 from app.reads import record_routes as records
 from app.reads import routes as reads
 from app.sql import routes as statements
@@ -63,7 +63,7 @@ ROUTERS = (
     validations.router,
     comparisons.router,
     functions.router,
-    error_pages.router,
+    guide.router,
     connections.router,
     me.router,
     api_keys.router,

@@ -15,9 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.access.rules import visible, visible_position
 from app.catalog.relations.parts import parts_in_order
 from app.catalog.stored.relations import RelationRow, entry_of_row, find_relation_async, of_kind
-from app.db.log_tables import commit
 from app.db.page_bounds import Most
-from app.db.tables import query, query_status
+from app.db.tables import commit, query, query_status
 from app.errors.app_errors import BadRequest, Fault
 from app.http.answers.documented import answered, problems
 from app.http.answers.negotiation import lines_documented, page_response

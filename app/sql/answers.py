@@ -18,7 +18,7 @@ from app.http.answers.problems import StatementState
 from app.http.schemas import Answer, WarningItem
 from app.sql.catalog.carrying_out import Done
 from app.sql.catalog.looking import Listing
-from app.sql.reads.rows import ResultRows
+from app.sql.reads.pulls import ResultRows
 from engine.errors import DefinitionInvalid
 from engine.expressions.model import Model
 from engine.sql.lexing.places import Passage

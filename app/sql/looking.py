@@ -21,8 +21,7 @@ from app.lateness.records import LateFilter, PageOf, late_records_of
 from app.sql.answers import Listed, Outcome, Selected
 from app.sql.catalog.looking import Listing, describe, show, texts
 from app.sql.reads.printing import printed, relations_on
-from app.sql.reads.pulls import pull, reads_too_long
-from app.sql.reads.rows import RowReader
+from app.sql.reads.pulls import RowReader, pull, reads_too_long
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import AssertTopic, Describe, Explain, ExplainWhy, Print, Select, Show, Statement
 from engine.sql.tree import Identifier, Text

@@ -26,7 +26,7 @@ from app.following.tails.tails import Tails
 from app.http.parameters import Services, planned
 from app.sql.catalog import transient
 from app.sql.catalog.following import Beginning, FrameFollower, following
-from app.sql.reads.rows import RowReader
+from app.sql.reads.pulls import RowReader
 from app.sql.scripts import ScriptRunner
 from engine.definition.queries import QueryDefinition
 from engine.expressions.types.types import Schema

@@ -15,8 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.scopes import is_internal
 from app.catalog.drivers.sql import IS_UNPLACED
-from app.db.log_tables import commit
-from app.db.tables import driver, query, query_status
+from app.db.tables import commit, driver, query, query_status
 from app.http.answers.documented import answered, problems
 from app.http.examples import EXECUTION
 from app.http.parameters import OnlyKnownParameters, ServicesOf

@@ -16,9 +16,8 @@ from app.access.rules import WITHHELD, may_see_files
 from app.access.scopes_sql import find_feed_within_scope
 from app.catalog.stored.queries import query_not_found
 from app.catalog.stored.relations import Kind, entry_of_row, find_relation_async, of_kind
-from app.db.log_tables import reject
 from app.db.page_bounds import Most, bounded
-from app.db.tables import query, query_event, query_run
+from app.db.tables import query, query_event, query_run, reject
 from app.http.answers.documented import answered, problems
 from app.http.examples import REJECTS, RUNS
 from app.http.leaving import cancel_on_client_disconnect

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.catalog.deliveries.rules import DeliveryFacts
 from app.catalog.deliveries.sql import deliveries_of
-from app.db.log_tables import RESULT_FEED, counter
+from app.db.tables import RESULT_FEED, counter
 from app.lateness.record_rules import LATE_REASONS
 from app.status.sql import Status, list_statuses
 from engine.definition.sources.connector import LOG_PREFIX

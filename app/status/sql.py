@@ -12,8 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.scopes_sql import query_is_visible
 from app.catalog.drivers.sql import IS_UNPLACED
-from app.db.log_tables import commit, counter, state_retention
-from app.db.tables import query, query_status
+from app.db.tables import commit, counter, query, query_status, state_retention
 from engine.commit.removed_records import SKIPPED
 
 

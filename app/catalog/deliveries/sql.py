@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.catalog.deliveries.rules import DeliveryFacts
-from app.db.log_tables import RESULT_FEED
+from app.db.tables import RESULT_FEED
 from engine.deliveries.delivered_rows import Gathered, RecordedDelivery, gather
 from engine.deliveries.deliveries import Result
 

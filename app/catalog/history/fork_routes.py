@@ -17,9 +17,8 @@ from app.catalog.deliveries.edits import Target, look_at_target
 from app.catalog.history.forks import Forking, at_one_commit, fork_query, in_body, read_in_body
 from app.catalog.history.rewind_models import ForkAnswer, ForkBody
 from app.catalog.history.takeovers import TakeOver, take_over
-from app.catalog.queries.answers import stored_answer
+from app.catalog.queries.answers import shown_changes, stored_answer
 from app.catalog.queries.fork_rules import ForkRequest, forked_definition
-from app.catalog.queries.models import shown_changes
 from app.catalog.stored.catalog import read_definition
 from app.catalog.stored.queries import QueryRow, find_query, get_query
 from app.catalog.stored.state_files import StateFiles, state_files_of

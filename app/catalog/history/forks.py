@@ -28,8 +28,7 @@ from app.catalog.stored.queries import QueryRow, add_event, find_query, get_quer
 from app.catalog.stored.relations import find_relation
 from app.catalog.stored.state_files import SegmentsGone, StateFiles
 from app.db.database import edit_of_one_moment, raw
-from app.db.log_tables import commit
-from app.db.tables import query, query_status
+from app.db.tables import commit, query, query_status
 from app.errors.app_errors import Conflict, Fault
 from app.http.requests.conditions import Preconditions
 from engine.commit.history.forking import copy_commits, copy_result, result_bytes

@@ -15,8 +15,7 @@ from app.catalog.stored.catalog import planned
 from app.catalog.stored.queries import QueryRow
 from app.catalog.stored.state_files import StateFiles
 from app.db.database import raw
-from app.db.log_tables import counter, feed, head
-from app.db.tables import query, query_status
+from app.db.tables import counter, feed, head, query, query_status
 from engine.commit.history.retained_commits import RetainedCommit, retained_manifests
 from engine.commit.history.segment_names import names_of
 from engine.log.sequences import LANE_PARTITION

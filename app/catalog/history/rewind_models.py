@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from app.catalog.queries.models import EditChange
+from app.catalog.queries.answers import EditChange
 from app.http.schemas import Answer, DesiredState, StoredQueryAnswer, refers_to
 from engine.expressions.limits import FewFields
 from engine.expressions.names import Name

@@ -16,8 +16,7 @@ from app.catalog.history.forks import in_body, read_in_body
 from app.catalog.history.rewind_models import CommitPlace, CommitsAnswer, RetainedCommitAnswer, RewindAnswer, RewindBody
 from app.catalog.history.rewind_rules import Place, named, place_in_body
 from app.catalog.history.rewinds import Rewinding, list_commits, rewind_query
-from app.catalog.queries.answers import stored_answer
-from app.catalog.queries.models import shown_changes
+from app.catalog.queries.answers import shown_changes, stored_answer
 from app.catalog.stored.catalog import read_definition
 from app.catalog.stored.queries import get_query
 from app.catalog.stored.state_files import state_files_of

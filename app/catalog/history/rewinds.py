@@ -31,8 +31,7 @@ from app.catalog.stored.edit_rules import Edit, EditKind
 from app.catalog.stored.queries import QueryRow, add_event, get_query, redefined
 from app.catalog.stored.state_files import StateFiles
 from app.db.database import raw
-from app.db.log_tables import commit
-from app.db.tables import query, query_status
+from app.db.tables import commit, query, query_status
 from app.errors.app_errors import Conflict
 from app.http.requests.conditions import Preconditions
 from engine.commit.history.restored_rows import RowsUnknown

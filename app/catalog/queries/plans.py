@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from app.catalog.stored.catalog import load_catalog, read_definition
 from app.catalog.stored.queries import QueryRow, get_query
 from app.db.database import raw
-from app.db.log_tables import commit
+from app.db.tables import commit
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan

@@ -20,7 +20,7 @@ from psycopg import sql
 from app.catalog.stored.catalog import load_catalog, planned
 from app.catalog.stored.queries import QueryRow
 from app.db.database import raw
-from app.db.log_tables import commit
+from app.db.tables import commit
 from engine.commit.views import RESULT_TIME, history_identifier, view_identifier
 from engine.definition.queries import QueryDefinition
 from engine.plan.model import LateRecords, Output, Plan

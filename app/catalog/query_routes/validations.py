@@ -14,9 +14,8 @@ from app.access.scopes_sql import names_beside
 from app.catalog.deliveries.edits import Target, look_at_target, new_target
 from app.catalog.functions import with_functions
 from app.catalog.history.fork_routes import BodyOfPut
-from app.catalog.queries.answers import checked
+from app.catalog.queries.answers import EditPreview, ValidationAnswer, checked, shown_changes, shown_effects
 from app.catalog.queries.edits import edit_of
-from app.catalog.queries.models import EditPreview, ValidationAnswer, shown_changes, shown_effects
 from app.catalog.queries.previews import effects_of, last_commit_at
 from app.catalog.stored.catalog import load_catalog, load_visible_catalog, producers_of, read_definition
 from app.catalog.stored.edit_rules import EditKind

@@ -15,8 +15,7 @@ import psycopg
 import sqlalchemy as sa
 
 from app.db.database import EDIT_LOCK
-from app.db.log_tables import RESULT_FEED, feed
-from app.db.tables import relation
+from app.db.tables import RESULT_FEED, feed, relation
 from app.errors.app_errors import Conflict, Fault
 from engine.log.sequences import trim_sequence
 from engine.log.storage import trim_in_steps, trim_partition

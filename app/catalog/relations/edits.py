@@ -18,8 +18,7 @@ from app.catalog.stored.catalog import entry_of, load_catalog, source_of
 from app.catalog.stored.edit_rules import differences
 from app.catalog.stored.relations import Kind, RelationRow, find_relation, get_relation, readers_of
 from app.db.database import lock_edits, raw
-from app.db.log_tables import reject
-from app.db.tables import query, query_read, relation
+from app.db.tables import query, query_read, reject, relation
 from app.errors.app_errors import Conflict, Fault
 from app.http.requests.conditions import Preconditions
 from engine.commit.views import drop_view

@@ -17,8 +17,7 @@ from app.catalog.stored.catalog import entry_of, output_of, output_to_json
 from app.catalog.stored.queries import QueryRow
 from app.catalog.stored.relations import find_relation, readers_of, retained_result
 from app.db.database import raw
-from app.db.log_tables import commit
-from app.db.tables import relation
+from app.db.tables import commit, relation
 from app.errors.app_errors import Conflict
 from engine.commit.history.promoting import rename_result
 from engine.commit.views import add_columns, create_view, drop_view

@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.catalog.stored.relations import ROWS, RelationRow, entry_of_row
-from app.db.log_tables import feed, head
-from app.db.tables import query_read, relation
+from app.db.tables import feed, head, query_read, relation
 from engine.log.sequences import LANE_PARTITION
 from engine.plan.model import Feed
 

@@ -18,9 +18,8 @@ from app.access.audit.sql import Action, Change, note
 from app.access.rules import actor
 from app.access.scopes_sql import query_is_visible
 from app.db.database import raw
-from app.db.log_tables import commit, counter, late_record, task_state
 from app.db.page_bounds import Most, bounded
-from app.db.tables import delivery, query, query_event, query_status
+from app.db.tables import commit, counter, delivery, late_record, query, query_event, query_status, task_state
 from app.errors.app_errors import Conflict, NotFound
 from app.http.requests.conditions import Preconditions
 from engine.commit.history.retained_commits import forget_retained

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from app.following.followed import Followables
 from app.following.tails.tails import Tails
 from app.http.answers.database_errors import read_too_expensive
 from app.http.answers.negotiation import arrow_batch
+from app.http.answers.record_json import encode_values
 from app.http.parameters import Services, planned
 from app.http.values import MAX_INSTANT_MS, instant, parse_value
 from app.reads.freshness import parse_freshness, read_fresh
@@ -29,12 +31,69 @@ from app.reads.row_filters import MAX_FILTERS, MAX_LISTED, Comparison, Operator
 from app.reads.row_reads import missing, not_versioned
 from app.reads.rows import RowsShape, State, marks_of, parameters, rows_statement
 from app.sql.catalog.following import following
-from app.sql.reads.rows import ResultRows, RowReader
-from engine.expressions.types.types import TIMESTAMP, ColumnType, Schema
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import BOOLEAN, TIMESTAMP, ColumnType, Schema
 from engine.plan.catalog import CatalogEntry
 from engine.plan.model import Output
 from engine.sql.tree import Binary, Boolean, Call, Chain, Column, In, Negative, Node, Number, Text
 from engine.statements.reads.reading import OwnedRead
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRows:
+    """Rows of a result.
+
+    Attributes:
+        key: names of the columns that identify rows.
+        position: of the table, as JSON; None: a stream was read.
+    """
+
+    columns: Schema
+    key: tuple[str, ...]
+    frame: pl.DataFrame
+    position: str | None = None
+
+    def texts(self) -> Sequence[str]:
+        return encode_values(self.frame, self.columns, has_text_numbers=False)
+
+
+class RowReader:
+    """Applies the expressions of a SELECT to rows."""
+
+    def __init__(self, read: OwnedRead) -> None:
+        self._read = read
+        self._condition = None if read.condition is None else compile_scalar(read.condition, read.frame).expr
+        self._columns = [compile_scalar(text, read.frame).expr.alias(name) for name, text in read.columns]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Names of the result's columns that are not in the relation's key."""
+        return tuple(name for name in self._read.types.names if name not in self._read.key)
+
+    def selected(self, rows: pl.DataFrame, beside: Mapping[str, pl.Expr] | None = None) -> pl.DataFrame:
+        """Return the rows that fulfil WHERE.
+
+        Args:
+            rows: the relation's columns by their own names, and pseudo-columns; missing ones are null.
+            beside: additional columns.
+        """
+        named = self._named(rows, beside or {})
+        return named if self._condition is None else named.filter(self._condition.cast(BOOLEAN.polars).fill_null(value=False))
+
+    def shown(self, kept: pl.DataFrame) -> pl.DataFrame:
+        """Return the selected columns of rows that fulfil WHERE."""
+        return kept.select(self._columns)
+
+    def _named(self, rows: pl.DataFrame, beside: Mapping[str, pl.Expr]) -> pl.DataFrame:
+        prefix = f"{self._read.alias}."
+        columns = [
+            pl.col(name.removeprefix(prefix)).cast(kind.polars).alias(name)
+            if name.removeprefix(prefix) in rows.columns
+            else pl.lit(None, dtype=kind.polars).alias(name)
+            for name, kind in self._read.frame.items()
+        ]
+        return rows.select(*columns, **beside)
+
 
 PAGE_ROWS = 10_000
 FEWER = "ask for fewer rows with LIMIT or WHERE"
