@@ -14,7 +14,7 @@ from anyio import to_thread
 from app.catalog.queries.plans import get_planned
 from app.catalog.stored.queries import query_not_found
 from app.db.page_bounds import Most
-from app.explain.routes import answer_why
+from app.explain.answers import answer_why
 from app.http.parameters import Services, planned
 from app.http.values import shown
 from app.lateness.records import LateFilter, PageOf, late_records_of
