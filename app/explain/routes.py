@@ -11,14 +11,7 @@ from app.errors.app_errors import BadRequest, Fault
 from app.explain.answers import EXPLANATION, KEY_PREFIX, ExplainAnswer, answer_question, key_columns, question_of, way_to_ask
 from app.explain.rules.facts import Place
 from app.http.answers.documented import answered, problems
-from app.http.parameters import (
-    MAX_NAME_LENGTH,
-    LongInspection,
-    Name,
-    ParameterFaults,
-    bad_parameter,
-    known_parameters,
-)
+from app.http.parameters import MAX_NAME_LENGTH, LongInspection, Name, ParameterFaults, bad_parameter, known_parameters
 from engine.plan.model import Plan
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[known_parameters((KEY_PREFIX,))])

@@ -25,15 +25,7 @@ from app.http.examples import STATUS
 from app.http.parameters import Name, OnlyKnownParameters, Services, ServicesOf
 from app.http.schemas import Counter, QueryState
 from app.status.conditions import BlockedPartition, conditions_of, reason_of, wait_for_transaction
-from app.status.limiting import (
-    WINDOW_S,
-    Facts,
-    busiest_task_of,
-    functions_of,
-    limit_of,
-    shares_of,
-    slow_function,
-)
+from app.status.limiting import WINDOW_S, Facts, busiest_task_of, functions_of, limit_of, shares_of, slow_function
 from app.status.models import (
     Delivery,
     DeliveryTrouble,
