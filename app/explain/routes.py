@@ -11,7 +11,15 @@ from app.errors.app_errors import BadRequest, Fault
 from app.explain.answers import EXPLANATION, KEY_PREFIX, ExplainAnswer, answer_question, key_columns, question_of, way_to_ask
 from app.explain.rules.facts import Place
 from app.http.answers.documented import answered, problems
-from app.http.parameters import MAX_NAME_LENGTH, LongInspection, Name, ParameterFaults, bad_parameter, known_parameters
+from app.http.parameters import (
+    MAX_NAME_LENGTH,
+    LongInspection,
+    Name,
+    ParameterFaults,
+    bad_parameter,
+    known_parameters,
+    parameters_below,
+)
 from engine.plan.model import Plan
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[known_parameters((KEY_PREFIX,))])
@@ -82,11 +90,7 @@ def get_explanation(
 
 
 def _given(plan: Plan, key: str | None, request: Request) -> list[tuple[str, str]]:
-    key_texts = [
-        (name.removeprefix(KEY_PREFIX), value)
-        for name, value in request.query_params.multi_items()
-        if name.startswith(KEY_PREFIX)
-    ]
+    key_texts = parameters_below(request, KEY_PREFIX)
     if key is None:
         return key_texts
     columns = key_columns(plan)

@@ -293,6 +293,11 @@ def bad_parameter(name: str, detail: str) -> BadRequest:
     return BadRequest("bad_parameter", f"{name}: {detail}", [Fault(f"?{name}", "bad_parameter", detail)])
 
 
+def parameters_below(request: Request, prefix: str) -> list[tuple[str, str]]:
+    """Return the query parameters whose names begin with a prefix, without it."""
+    return [(name.removeprefix(prefix), value) for name, value in request.query_params.multi_items() if name.startswith(prefix)]
+
+
 def is_name(text: str) -> bool:
     """Return whether a part of a path can be a name at all."""
     return len(text) <= MAX_NAME_LENGTH and "\0" not in text

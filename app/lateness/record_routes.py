@@ -28,6 +28,7 @@ from app.http.parameters import (
     Transaction,
     bad_parameter,
     known_parameters,
+    parameters_below,
     unknown_parameter,
 )
 from app.http.requests.bodies import JsonBody, request_body, validated
@@ -215,9 +216,7 @@ def get_late_records(
     or were dropped because the store was full.
     """
     query = get_planned(transaction, name)
-    key_parameters = [
-        (key.removeprefix(KEY_PREFIX), value) for key, value in request.query_params.multi_items() if key.startswith(KEY_PREFIX)
-    ]
+    key_parameters = parameters_below(request, KEY_PREFIX)
     conditions, faults = LateFilter(reason, judged_by), ParameterFaults()
     with faults.part():
         conditions = replace(conditions, from_ms=_instant("from", from_time))

@@ -125,20 +125,8 @@ class KeyRoute(PlainRoute):
         return super().is_plain(request) and len(request.path_params["key"]) <= MAX_KEY_LENGTH
 
     async def answer(self, request: Request) -> Response:
-        read_request = ReadRequest(
-            table=request.path_params["name"],
-            filters=(),
-            single_key=request.path_params["key"],
-            at_ms=None,
-            range_ms=None,
-            state=None,
-            bounds_ms=(None, None),
-            is_descending=False,
-            has_text_numbers=False,
-            limit=DEFAULT_LIMIT,
-            cursor=None,
-            form=requested_form(request),
-        )
+        name, key = request.path_params["name"], request.path_params["key"]
+        read_request = ReadRequest(name, DEFAULT_LIMIT, requested_form(request), key)
         return await answer_rows(request.app.state.services, read_request, ANY_FRESHNESS)
 
 

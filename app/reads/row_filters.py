@@ -42,11 +42,6 @@ def is_filter(parameter: str) -> bool:
 def parse_filters(parameters: Iterable[tuple[str, str]], columns: Schema, key: Sequence[str]) -> tuple[Comparison, ...]:
     """Parse conditions; all of them must hold.
 
-    Args:
-        parameters: query parameters for which ``is_filter`` is true, in any order.
-        columns: of the table.
-        key: its key columns, allowed in ``key.``.
-
     Raises:
         BadRequest: ``unknown_parameter``, ``bad_parameter``: for each that is wrong, with the column and what a value of its type is like.
     """

@@ -39,17 +39,17 @@ class ReadRequest:
     """
 
     table: str
-    filters: Sequence[tuple[str, str]]
-    single_key: str | None
-    at_ms: int | None
-    range_ms: tuple[int, int] | None
-    state: State | None
-    bounds_ms: tuple[int | None, int | None]
-    is_descending: bool
-    has_text_numbers: bool
     limit: int
-    cursor: str | None
     form: Form
+    single_key: str | None = None
+    filters: Sequence[tuple[str, str]] = ()
+    at_ms: int | None = None
+    range_ms: tuple[int, int] | None = None
+    state: State | None = None
+    bounds_ms: tuple[int | None, int | None] = (None, None)
+    is_descending: bool = False
+    has_text_numbers: bool = False
+    cursor: str | None = None
 
     @property
     def is_row_of_now(self) -> bool:

@@ -47,12 +47,7 @@ class Reader:
 
 
 def wait_of(graph: Graph, reader: Reader) -> Reason | None:
-    """Return the query without progress that the reader waits for, and what can be done; None if it waits for none.
-
-    Args:
-        graph: the reader's inputs, and everything upstream.
-        reader: a running query.
-    """
+    """Return the query without progress that the reader waits for, and what can be done; None if it waits for none."""
     relations = [graph.relations[name] for name in reader.relations if name in graph.relations]
     feeds = {relation.feed.name: relation.feed for relation in relations}
     if len(feeds) < 2 or not any(_has_unread(feed, reader.position) for feed in feeds.values()):

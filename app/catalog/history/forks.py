@@ -110,13 +110,7 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition, forking: Forking) -> Forked:
-    """Create a fork of a query.
-
-    Args:
-        connection: of ``edit_of_one_moment``.
-        name: of the original.
-        definition: of the fork (``app.catalog.queries.fork_rules.forked_definition``).
-        forking: its parameters.
+    """Create a fork of a query, in a transaction of ``edit_of_one_moment``.
 
     Raises:
         NotFound: ``query_not_found``.

@@ -223,11 +223,7 @@ def lock_query(connection: sa.Connection, name: str, conditions: Preconditions) 
 def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, conditions: Preconditions) -> bool:
     """Delete a query. Its driver stops it, then removes its state and its row.
 
-    Args:
-        connection: in a transaction.
-        name: of the query.
-        keeps_result: whether the relation that it writes stays, for reading, until it is deleted itself; otherwise it is deleted too.
-        conditions: of the request.
+    If it keeps the result, the relation stays for reading until it is deleted itself; otherwise it is deleted too.
 
     Returns:
         Whether nothing of the query runs any more.

@@ -56,15 +56,7 @@ class Effect:
 def effects_at_once(
     before: Plan, after: Plan, definition: Mapping[str, Any], detail: Mapping[str, Any], now_ms: int
 ) -> list[Effect]:
-    """Return the effects of the new plan at once.
-
-    Args:
-        before: the plan in force.
-        after: a plan that the stored state fits.
-        definition: the new one, with every default.
-        detail: of the query's last commit.
-        now_ms: the wall clock.
-    """
+    """Return the effects of the new plan at once."""
     joins = {join["as"]: f"/joins/{index}" for index, join in enumerate(definition["joins"])}
     effects = []
     for old_stage, new_stage in zip(before.stages, after.stages, strict=True):
