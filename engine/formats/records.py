@@ -11,12 +11,11 @@ from typing import Final, Protocol
 import numpy as np
 import polars as pl
 
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.port import Read, Reader
 from engine.plan.model import RelationSchema
 from engine.records.canonical import empty_rejects, reject_rows
 from engine.records.conform import conform
-from engine.records.excerpts import excerpts_of
+from engine.records.excerpts import excerpt_of_bytes, excerpts_of
 
 MAX_PAYLOAD_BYTES: Final = 16 << 20
 """Bound of a key or a value, as of a file's record: longer ones are refused before a reader sees them."""

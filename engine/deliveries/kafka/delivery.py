@@ -31,7 +31,7 @@ from engine.deliveries.kafka.delivered_records import Records
 from engine.errors import DefinitionInvalid, Problem, SourceUnavailable, UserError
 from engine.formats.port import NO_REGISTRY, FormatInvalid, SchemaStore
 from engine.formats.registry.client import Registry
-from engine.formats.registry.connected import settings_of
+from engine.formats.registry.settings import settings_of
 from engine.postgres.postgres import connect
 from engine.sources.kafka.brokers.bounded_calls import ends_within
 

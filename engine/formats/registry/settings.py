@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from engine.connections.registry import RegistryConnection, httpx_options
+from engine.connections.stored import Resolved
 from engine.formats.port import FormatInvalid, SideName
 
 STRATEGIES: Final = ("topic_name", "record_name", "topic_record_name")
@@ -127,3 +129,27 @@ def subject_of(strategy: str, topic: str, side: SideName, record: str) -> str:
         case "record_name" | "topic_record_name":
             raise FormatInvalid(f"subject strategy {strategy} needs the record's full name; give `schema` or `subject`")
     raise FormatInvalid(f"a subject strategy is {', '.join(STRATEGIES)}, not {strategy!r}")
+
+
+def settings_of(resolved: Resolved, timeout_seconds: float, deadline_seconds: float) -> RegistrySettings:
+    """Return the settings for the registry of a connection.
+
+    Args:
+        resolved: the connection, at the moment of its use.
+        timeout_seconds: of one request.
+        deadline_seconds: of one question.
+
+    Raises:
+        ConnectionOfAnotherType: it is not one to a registry.
+        SecretMissing, CertificateUnreadable: see ``httpx_options``.
+    """
+    options = httpx_options(resolved.of_kind(RegistryConnection), resolved.reader)
+    return RegistrySettings(
+        options.urls,
+        headers=tuple(options.headers.items()),
+        auth=options.auth,
+        context=None if isinstance(options.verify, bool) else options.verify,
+        shown=resolved.reader.without_secrets,
+        timeout_seconds=timeout_seconds,
+        deadline_seconds=deadline_seconds,
+    )

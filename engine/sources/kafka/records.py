@@ -12,12 +12,12 @@ import polars as pl
 
 from engine.definition.sources.kafka import HEADER
 from engine.errors import TableTruncated
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.records import RecordReader
 from engine.frames.byte_texts import texts_of
 from engine.frames.clocks import I64
 from engine.plan.model import RelationSchema
 from engine.records.canonical import TYPED_FILE, empty_rejects, reject_rows
+from engine.records.excerpts import excerpt_of_bytes
 from engine.sources.dating import Dated, date_frame
 from engine.sources.kafka.brokers.fetching.port import HEADERS, Fetched
 

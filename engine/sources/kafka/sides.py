@@ -23,7 +23,7 @@ from engine.formats.format_list import reader_of
 from engine.formats.port import NO_REGISTRY, Reader, RegistryRefused, RegistryUnavailable, SchemaStore, SideConfig, SideName
 from engine.formats.records import RecordReader, TopicReader
 from engine.formats.registry.client import Registry
-from engine.formats.registry.connected import settings_of
+from engine.formats.registry.settings import settings_of
 from engine.plan.model import RelationSchema
 from engine.postgres.postgres import shared_connection
 

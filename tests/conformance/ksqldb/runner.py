@@ -18,8 +18,8 @@ from typing import Any, Final
 import polars as pl
 
 from engine.errors import DataInvalid
-from engine.formats.lenient.json_text import json_text
-from engine.formats.lenient.model import Layout
+from engine.formats.lenient.json_format import Layout
+from engine.formats.lenient.lenient import json_text
 from engine.frames.frames import OP, TS
 from engine.plan.model import Plan
 from engine.sql.faults import SyntaxFault
