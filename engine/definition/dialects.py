@@ -15,8 +15,7 @@ from engine.definition.queries import Join, QueryDefinition
 from engine.expressions.aggregates.aggregates import KSQLDB_AGGREGATES
 from engine.expressions.library.function_list import KSQLDB
 from engine.expressions.python_functions import with_digests
-from engine.expressions.syntax import parse, render
-from engine.expressions.type_names import type_of
+from engine.expressions.syntax import parse, render, type_of
 from engine.expressions.values.operands import ExpressionInvalid
 from engine.sql.tree import (
     ArrayOf,

@@ -21,8 +21,7 @@ from engine.expressions.limits import (
     Expression,
     at_most,
 )
-from engine.expressions.model import Model
-from engine.expressions.names import NAME_PATTERN, ColumnName, Name
+from engine.expressions.model import NAME_PATTERN, ColumnName, Model, Name
 from engine.expressions.python_functions import Functions
 
 DAY_MS = 86_400_000

@@ -25,8 +25,7 @@ import polars as pl
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.files import FilesDelivery
 from engine.deliveries.deliveries import DeliveryContext, DeliveryKind, DeliveryStopped, Result, TargetUnavailable, of_kind
-from engine.deliveries.delivery_root import check_writable, directory_of
-from engine.deliveries.lake_rows import lake_rows
+from engine.deliveries.lake import check_writable, directory_of, lake_rows
 from engine.errors import DefinitionInvalid
 from engine.expressions.types.types import ColumnType, Schema
 from engine.formats.json.json_writer import JsonWriter

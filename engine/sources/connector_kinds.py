@@ -8,8 +8,7 @@ from typing import Any, Final
 from engine.log.storage import Head
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import Connection
-from engine.sources.connector import Connector
-from engine.sources.control import Control
+from engine.sources.control import Connector, Control
 from engine.sources.feeds import FeedReader
 from engine.sources.files.connector import FILES
 from engine.sources.kafka.connector import KAFKA

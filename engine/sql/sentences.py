@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from engine.sql.bounds import Bounds
 from engine.sql.faults import FaultKind, ListTooLong, SyntaxFault
+from engine.sql.lexing.cursor import Bounds
 from engine.sql.scripts import MAX_SCRIPT_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS, ScriptFault
 from engine.sql.statements.statements import END, FIRST_WORDS, STATEMENT_BOUNDS
 

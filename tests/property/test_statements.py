@@ -7,8 +7,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.sql.bounds import Bounds
 from engine.sql.faults import SyntaxFault
+from engine.sql.lexing.cursor import Bounds
 from engine.sql.printing.statements import show
 from engine.sql.scripts import parse_script
 from engine.sql.sentences import report

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from app.catalog.queries.models import EditChange
 from app.http.schemas import DesiredState, StoredQueryAnswer, refers_to
 from engine.expressions.limits import FewFields
-from engine.expressions.names import Name
+from engine.expressions.model import Name
 
 
 class ForkBody(FewFields):

@@ -16,7 +16,7 @@ from app.catalog.stored.definitions import read_definition
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN
 from engine.expressions.types.types import Schema
 from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry, with_its_parts
 from engine.plan.disorder import Producers

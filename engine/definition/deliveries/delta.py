@@ -10,7 +10,7 @@ from pydantic import Field
 
 from engine.definition.deliveries.delivery import LakeDelivery
 from engine.errors import Problem
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN
 
 _IN_BUCKET: Final = re.compile(r"(?!.*(^|/)\.{1,2}(/|$))[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*")
 

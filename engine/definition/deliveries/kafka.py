@@ -11,8 +11,7 @@ from pydantic import Field
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.sources.side_options import WRITTEN, ignored, ignored_fault, schema_faults
 from engine.errors import Problem
-from engine.expressions.model import Model
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN, Model
 
 FormatName = Literal["json", "avro", "protobuf", "delimited", "string", "bytes", "kafka"]
 SubjectStrategy = Literal["record_name", "topic_record_name"]

@@ -24,8 +24,7 @@ from engine.definition.sources.connector import (
 from engine.definition.sources.side_options import CHANGES, READ, ignored, ignored_fault, schema_faults
 from engine.errors import Problem
 from engine.expressions.limits import Expression
-from engine.expressions.model import Model
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN, Model
 
 FormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka"]
 ValueFormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka", "debezium"]

@@ -10,7 +10,7 @@ from pydantic import Field
 from engine.definition.sources.connector import LOG_PREFIX, Clause, ConnectorModel, Location, Traits
 from engine.expressions.durations import Duration
 from engine.expressions.limits import Expression
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN
 
 MAX_PARTITIONS = 256
 

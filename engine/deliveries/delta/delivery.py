@@ -18,9 +18,8 @@ from engine.connections.secret_sources import SecretMissing
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.delta import DeltaDelivery
 from engine.deliveries.deliveries import DeliveryContext, DeliveryKind, DeliveryStopped, Result, TargetUnavailable, of_kind
-from engine.deliveries.delivery_root import check_writable
 from engine.deliveries.delta.place import DeltaPlace, place_of, refused, resolved_of
-from engine.deliveries.lake_rows import lake_rows
+from engine.deliveries.lake import check_writable, lake_rows
 from engine.errors import DefinitionInvalid
 
 _NAMES: Final = {

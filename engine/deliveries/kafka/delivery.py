@@ -33,7 +33,7 @@ from engine.formats.port import NO_REGISTRY, FormatInvalid, SchemaStore
 from engine.formats.registry.client import Registry
 from engine.formats.registry.settings import settings_of
 from engine.postgres.postgres import connect
-from engine.sources.kafka.brokers.bounded_calls import ends_within
+from engine.sources.kafka.brokers.client import ends_within
 
 ANSWER_S: Final = 30.0
 """Limit of one step; the broker keeps a transaction open for ``transaction.timeout.ms``."""

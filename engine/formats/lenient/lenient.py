@@ -21,7 +21,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, DecimalException
 from typing import Any, Final
 
-from engine.expressions.library.numbers.numerals import of_double
+from engine.expressions.library.json.json_values import of_double
 from engine.expressions.types.types import ColumnType
 from engine.formats.json.json_values import MAX_ZEROS
 

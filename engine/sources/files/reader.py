@@ -12,11 +12,9 @@ from engine.log import storage as log
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import MAX_RECORD_BYTES, TEXT_FILE, TYPED_FILE
-from engine.sources.chunks import NO_TS, Chunk
 from engine.sources.dating import Dated, dating_relations
-from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import NO_TS, Chunk, Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.sources.files import parquet_files
-from engine.sources.files.dating import date_text
 from engine.sources.files.growing_files import GrowingFiles
 from engine.sources.files.refusals import COMPRESSED_TEXT, NO_PARQUET, Refusal, only_rejects
 from engine.sources.files.registry import PLACE_BITS, REFUSED_AT, FileRange, end_position, file_ranges, is_compressed, place_of
@@ -25,6 +23,7 @@ from engine.sources.files.text_files import (
     Run,
     bounds_of,
     cut,
+    date_text,
     parse_text,
     read_header,
     read_range,

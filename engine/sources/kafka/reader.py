@@ -19,14 +19,12 @@ from engine.formats.port import FormatInvalid
 from engine.formats.records import RecordReader
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import shared_connection
-from engine.sources.chunks import NO_TS, Chunk
 from engine.sources.dating import Dated, dating_relations
-from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import NO_TS, Chunk, Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.sources.kafka.brokers.epochs import epoch_before
 from engine.sources.kafka.brokers.fetching.port import Fetched, RecordFields
-from engine.sources.kafka.chunks import CHUNK_RECORDS, DatedChunk, chunk_end, chunk_of, own_times
 from engine.sources.kafka.fetch_cache import Keeper, Reference, recalled
-from engine.sources.kafka.ranges import PIECE_BYTES, RangePart, Topic
+from engine.sources.kafka.ranges import CHUNK_RECORDS, PIECE_BYTES, DatedChunk, RangePart, Topic, chunk_end, chunk_of, own_times
 from engine.sources.kafka.records import SOURCE_KIND, date_changes, extract_event_times, read_records, require_whole_table
 from engine.sources.kafka.sides import PatientReader, topic_reader
 from engine.sources.kafka.topic_state import known_id, note

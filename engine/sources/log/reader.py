@@ -21,8 +21,7 @@ from engine.plan.model import Feed, RelationSchema
 from engine.postgres.incarnation import cut_off
 from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import LOGGED, cast_columns, empty_rejects
-from engine.sources.chunks import Chunk
-from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import Chunk, Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.sources.packets import Packet
 from engine.sources.shaping import Piece, shape
 

@@ -18,8 +18,7 @@ from engine.plan.model import Feed, RelationSchema
 from engine.postgres.incarnation import cut_off
 from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import LOGGED, empty_rejects
-from engine.sources.chunks import Chunk
-from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import Chunk, Limit, ReadRequest, Split, Start, UsualAnswers
 from engine.sources.log.reader import CHUNK_BYTES, CHUNK_ROWS, LOOK_AHEAD_BATCHES, PIECE_BYTES, PIECE_ROWS, SPLIT_ROWS
 from engine.sources.packets import Packet
 from engine.sources.shaping import Piece, shape

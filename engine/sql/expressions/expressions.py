@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.sql.bounds import Bounds
 from engine.sql.expressions.values import ValueCursor
 from engine.sql.faults import SyntaxFault
+from engine.sql.lexing.cursor import Bounds
 from engine.sql.lexing.tokens import Token, tokens_of
 from engine.sql.tree import Between, Binary, Boolean, Chain, In, Is, Like, Negative, Node, Not, Null, Paren, Text
 

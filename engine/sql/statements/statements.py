@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Final, Literal
 
-from engine.sql.bounds import Bounds
 from engine.sql.expressions.expressions import check_depth, check_nesting
 from engine.sql.faults import SyntaxFault
+from engine.sql.lexing.cursor import Bounds
 from engine.sql.lexing.tokens import statement_tokens
 from engine.sql.statement_tree import (
     AssertRelation,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from engine.definition.dialects import moment_of, standard
 from engine.expressions.expressions import compile_tree, qualify
@@ -261,3 +261,23 @@ def _condition(tree: Node, frame: Schema, at: Node) -> str:
     if kind != BOOLEAN:
         raise StatementRefused("type_mismatch", f"WHERE needs a condition, and this is of type {kind}", at)
     return text
+
+
+def beginning_of(session: Session) -> Literal["earliest", "latest"]:
+    """Return where reading begins, as the session's properties say."""
+    return "latest" if session.settings.values.get("auto.offset.reset", "earliest").lower() == "latest" else "earliest"
+
+
+def followed_by(select: Select, session: Session) -> OwnedRead | None:
+    """Return the read of a relation's single changes; None where more is asked.
+
+    A table's WHERE needs the rows before, and records of a stream with parts have their order from a query that reads them all.
+
+    Raises:
+        StatementRefused: it is wrong.
+    """
+    if not is_owned_read(select) or (select.emit is not None and select.emit.mode != "changes"):
+        return None
+    read = read_of(select, session)
+    needs_query = read.relation.kind == "table" and read.where is not None
+    return None if needs_query or read.relation.entry.parts else read

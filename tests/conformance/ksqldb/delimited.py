@@ -12,7 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from engine.definition.record_formats import DELIMITED
-from engine.expressions.library.numbers.numerals import of_double
+from engine.expressions.library.json.json_values import of_double
 from engine.expressions.types.types import ColumnType
 from engine.formats.lenient.json_format import Decoded, Layout, Payload, column_read
 from engine.formats.lenient.lenient import Reader, reader

@@ -10,8 +10,7 @@ import pytest
 
 from app.testing.comparing.rows import plain_values
 from engine.expressions.expressions import columns_of, compile_scalar, qualify
-from engine.expressions.syntax import parse
-from engine.expressions.type_names import type_name, type_of
+from engine.expressions.syntax import parse, type_name, type_of
 from engine.expressions.types.types import Schema, parse_type
 from engine.expressions.values.operands import ExpressionInvalid
 from engine.frames.evaluation_errors import GapCounter

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -257,3 +257,25 @@ _CONSUMER: Final = {
     "auto.offset.reset": "error",
 }  # fmt: skip
 """The service keeps positions: nothing is committed to a group, and no position comes from elsewhere."""
+
+
+def ends_within(seconds: float, call: Callable[[], None]) -> bool:
+    """Make a call in a separate thread, and abandon the thread if the call takes longer; return whether the call has ended.
+
+    Raises:
+        BaseException: an error that the call raises in time.
+    """
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - the caller's thread raises it again
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="bounded-call", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if raised:
+        raise raised[0]
+    return not thread.is_alive()
