@@ -60,7 +60,7 @@ _LAST_SQL = 'SELECT seq, "end" FROM log.file WHERE feed_id = %s ORDER BY seq DES
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """A row of ``log.file``: ``[start, end)`` of one file."""
+    """A row of ``log.file``, or a part of one: ``[start, end)`` of one file."""
 
     seq: int
     name: str
@@ -68,9 +68,18 @@ class FileRange:
     end: int
 
     @property
+    def start_offset(self) -> int:
+        """The feed's position before this range."""
+        return (self.seq << PLACE_BITS) + self.start
+
+    @property
     def end_offset(self) -> int:
         """The feed's position after this range."""
         return (self.seq << PLACE_BITS) + self.end
+
+    def cut(self, start: int, end: int) -> FileRange:
+        """Return a part of it."""
+        return FileRange(self.seq, self.name, start, end)
 
 
 class ListedFile(NamedTuple):
