@@ -18,7 +18,7 @@ from engine.sql.faults import FaultKind, ListTooLong, SyntaxFault
 from engine.sql.lexing.cursor import Bounds
 from engine.sql.printing import expressions as printing
 from engine.sql.sentences import INSTEAD, described, excerpt, too_deep, too_many
-from engine.sql.tree import FieldType, Identifier, Node, TypeName
+from engine.sql.tree import Node, TypeName
 
 _BOUNDS: Final = Bounds(MAX_NESTING, MAX_TREE_DEPTH, MAX_IN_VALUES, MAX_ARGUMENTS)
 
@@ -117,16 +117,6 @@ def type_of(written: TypeName) -> ColumnType:
             return struct_of((field.name.text, type_of(field.type)) for field in fields)
         case _:
             return _plain(written)
-
-
-def type_name(kind: ColumnType) -> TypeName:
-    """Return how the language writes a type; ``type_of`` reads it."""
-    if kind.kind == "decimal":
-        return TypeName("DECIMAL", (str(kind.precision), str(kind.scale or 0)))
-    if kind.kind == "struct":
-        fields = (FieldType(Identifier(name, is_quoted=True), type_name(field)) for name, field in kind.fields)
-        return TypeName("STRUCT", fields=tuple(fields))
-    return TypeName(kind.kind.upper(), types=tuple(map(type_name, kind.inner)))
 
 
 def _plain(written: TypeName) -> ColumnType:

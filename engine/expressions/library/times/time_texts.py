@@ -25,7 +25,6 @@ Build = Callable[[pl.Expr, str, Zone], pl.Expr]
 """Makes an expression of a value, a pattern and a zone."""
 
 _DATE_FIELDS: Final = frozenset({"year", "day of the year", "month", "day", "quarter", "day of the week"})
-_DAY_NS: Final = 86_400_000_000_000
 
 
 def by_pattern(name: str, build: Build, value: pl.Expr, words: Arguments, result: ColumnType) -> Operand:
