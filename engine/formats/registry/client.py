@@ -78,11 +78,9 @@ class Registry:
         if schema.references:
             raise RegistryRefused(f"the schema of {subject} refers to others; register it there, and take it by its subject")
         body = {"schema": schema.text} | ({} if schema.kind == "AVRO" else {"schemaType": schema.kind})
-        path = f"/subjects/{_quoted(subject)}" + ("/versions" if self._settings.is_registering else "")
-        answer = self._http.ask("POST", path, body)
+        answer = self._http.ask("POST", f"/subjects/{_quoted(subject)}/versions", body)
         if answer.status != 200:
-            hint = "" if self._settings.is_registering else "; register it, or let the registry setting `register` be true"
-            raise RegistryRefused(f"the schema registry refuses the schema of {subject} ({answer.status}): {answer.says}{hint}")
+            raise RegistryRefused(f"the schema registry refuses the schema of {subject} ({answer.status}): {answer.says}")
         number = _number(self._body_of(answer))
         with self._lock:
             self._registered[wanted] = number

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import Final
 
 from engine.sql.lexing.splitting import Filled
 from engine.sql.tree import Span
+
+_SHOWN_CHARS: Final = 100
+"""Of a line: longer ones are shown in part, around the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,17 @@ class Passage:
     place: TextPosition
     line: str
     length: int
+
+    @property
+    def marked(self) -> str:
+        """The line with a mark below the passage; of a long line the part around it."""
+        at = self.place.column - 1
+        begin = max(0, min(at - _SHOWN_CHARS // 2, len(self.line) - _SHOWN_CHARS))
+        shown = self.line[begin : begin + _SHOWN_CHARS].replace("\t", " ")
+        left = "…" if begin else ""
+        right = "…" if begin + _SHOWN_CHARS < len(self.line) else ""
+        mark = "^" * max(1, min(self.length, begin + _SHOWN_CHARS - at))
+        return f"{left}{shown}{right}\n{' ' * (len(left) + at - begin)}{mark}"
 
 
 class Lines:

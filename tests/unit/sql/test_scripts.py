@@ -102,6 +102,7 @@ def test_what_is_part_of_a_statement_is_part_of_its_script() -> None:
     (parsed,) = parse_script("-- x\nselect a,\n  ${v} + f(b) from s", {"v": "a_long_name"}).statements
     called = next(node for node in parsed.tree.walk() if isinstance(node, Call))
     assert parsed.passage(called.span) == Passage(TextPosition(3, 10), "  ${v} + f(b) from s", 4)
+    assert parsed.passage(called.span).marked == "  ${v} + f(b) from s\n         ^^^^"
     assert parsed.passage() == Passage(TextPosition(2, 1), "select a,", 9)
 
 

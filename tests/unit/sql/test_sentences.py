@@ -42,18 +42,23 @@ MEANT = [
 
 def said(text: str) -> str:
     (found,) = parse_script(text).faults
-    return f"line {found.place.line}, column {found.place.column}: {sentence(found.fault, found.text)}"
+    place = found.place
+    return f"line {place.line}, column {place.column}: {sentence(found.fault, found.text)}\n{found.passage.marked}"
 
 
 @pytest.mark.parametrize(("text", "word", "written"), MEANT, ids=[text for text, *_ in MEANT])
 def test_a_misspelt_word_is_asked_about(text: str, word: str, written: str) -> None:
     assert f"did you mean {word}" in said(text.upper())
-    assert written in said(text.upper())
+    assert written in said(text.upper()).split("\n")[0]
 
 
 def test_a_word_that_was_taken_for_a_name_is_told() -> None:
-    assert said("select a form s").endswith('"s" stands where a comma or FROM is needed; did you mean FROM instead of form?')
-    assert said("create streem s").endswith("is needed; did you mean STREAM?")
+    assert (
+        said("select a form s")
+        .split("\n")[0]
+        .endswith('"s" stands where a comma or FROM is needed; did you mean FROM instead of form?')
+    )
+    assert said("create streem s").split("\n")[0].endswith("is needed; did you mean STREAM?")
 
 
 @pytest.mark.parametrize("text", ["select a from s where b = 1 q", "select xy zz w from s", "create index i", "show me"])
@@ -61,16 +66,29 @@ def test_a_word_that_is_like_no_other_is_not_asked_about(text: str) -> None:
     assert "did you mean" not in said(text)
 
 
-def test_a_sentence_names_the_word_that_stands_there() -> None:
-    assert said("select a,\n\tb from s\n  emit often;") == ('line 3, column 8: "often" stands where CHANGES or FINAL is needed')
+def test_a_report_shows_the_line_with_a_mark_below() -> None:
+    assert said("select a,\n\tb from s\n  emit often;") == (
+        'line 3, column 8: "often" stands where CHANGES or FINAL is needed\n  emit often;\n       ^^^^^'
+    )
 
 
-def test_what_is_missing_has_the_place_where_it_should_stand() -> None:
-    assert said("show types;\ncreate stream s (a int") == ("line 2, column 23: the statement ends where a comma or ) is needed")
+def test_what_is_missing_is_marked_where_it_should_stand() -> None:
+    assert said("show types;\ncreate stream s (a int") == (
+        "line 2, column 23: the statement ends where a comma or ) is needed\ncreate stream s (a int\n                      ^"
+    )
 
 
 def test_emit_alone_is_no_other_name_of_a_relation() -> None:
     assert "the statement ends where CHANGES or FINAL is needed" in said("select a from s emit")
+
+
+def test_of_a_long_line_the_part_around_the_fault_is_shown() -> None:
+    first, shown, mark = said("select " + "a, " * 100 + "from, " + "b, " * 100 + "c from s").split("\n")
+    assert first.startswith("line 1, column 308: ")
+    assert shown.startswith("…")
+    assert shown.endswith("…")
+    assert len(shown) == 102
+    assert shown[mark.index("^") : mark.rindex("^") + 1] == "from"
 
 
 OTHERS = [
