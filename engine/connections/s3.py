@@ -59,7 +59,6 @@ class S3Connection(Connection):
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """See ``Connection``."""
         return [endpoint_of_url(self.url)]
 
 

@@ -67,7 +67,6 @@ class FilesDeliverer:
         self._named: list[Path] = []
 
     def position(self) -> int | None:
-        """See ``Deliverer``."""
         try:
             self._commits.mkdir(parents=True, exist_ok=True)
             self._take_stages_away()
@@ -83,11 +82,9 @@ class FilesDeliverer:
         return upto
 
     def remember(self, position: int) -> bool:  # noqa: ARG002 - what is written here stays
-        """See ``Deliverer``."""
         return False
 
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:
-        """See ``Deliverer``."""
         try:
             files = list(self._write(rows, start, upto))
             self._commit(files, start, upto)

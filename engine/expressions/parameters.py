@@ -47,7 +47,6 @@ def with_columns(tree: Node, change: Callable[[Column], Column], hidden: frozens
 
 
 def is_parameter(column: Column, names: frozenset[str]) -> bool:
-    """Whether a column is one of these parameters."""
     return column.table is None and column.name.text in names
 
 

@@ -77,7 +77,6 @@ class TopicReader:
         ) if clashes.height else rejects
 
     def _joined(self, frame: pl.DataFrame, keys: pl.DataFrame, values: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Join the columns of keys and values."""
         both = [name for name in keys.columns if name in values.columns and name != "_offset"]
         whole = _beside(_beside(frame, values), keys, "_of_key")
         rejects = []

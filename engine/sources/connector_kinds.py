@@ -38,7 +38,6 @@ def open_feed(dsn: str, feed: Feed, relations: Sequence[RelationSchema]) -> Feed
 
 
 def control_of(feed: Feed) -> Control[Any]:
-    """Return the ``Control`` of a feed."""
     return KINDS[feed.type].control
 
 

@@ -199,27 +199,23 @@ class FeedReader(Protocol):
 
 
 class UsualAnswers:
-    """The default answers of a reader."""
+    """The default answers of a ``FeedReader``."""
 
     __slots__ = ()
     feed: Feed
 
     @property
     def is_asked_in_one_statement(self) -> bool:
-        """See ``FeedReader``."""
         return False
 
     @property
     def is_announced(self) -> bool:
-        """See ``FeedReader``."""
         return False
 
     def fetchable(self, split: Split) -> LogSplit | None:  # noqa: ARG002 - the port's
-        """See ``FeedReader``."""
         return None
 
     def chunks_of(self, unread: Unread, partition: int, start: int, limit: Limit) -> list[Chunk] | None:  # noqa: ARG002 - the port's
-        """See ``FeedReader``."""
         return None
 
     def receded(self, partition: int, position: int, end: int, *, is_committed: bool) -> EngineError:
@@ -227,7 +223,6 @@ class UsualAnswers:
         return receded(self.feed.name, str(partition), position, end, is_committed=is_committed)
 
     def epochs(self) -> Mapping[int, int]:
-        """See ``FeedReader``."""
         return {}
 
     def check_epochs(self, positions: Mapping[int, int], epochs: Mapping[int, int], committed: Mapping[int, int]) -> None:

@@ -43,7 +43,6 @@ class Parsed:
 
     @property
     def place(self) -> TextPosition:
-        """Where it begins."""
         return self.passage((0, 0)).place
 
     def passage(self, span: Span | None = None) -> Passage:
@@ -66,7 +65,6 @@ class ScriptFault:
 
     @property
     def place(self) -> TextPosition:
-        """Where it is."""
         return self.passage.place
 
     @property

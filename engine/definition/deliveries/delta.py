@@ -36,7 +36,6 @@ class DeltaDelivery(LakeDelivery):
     )
 
     def faults(self, columns: tuple[str, ...], key: tuple[str, ...], *, is_table: bool) -> Iterator[Problem]:
-        """See ``DeliveryModel``."""
         yield from super().faults(columns, key, is_table=is_table)
         if self.connection is not None and not _IN_BUCKET.fullmatch(self.path):
             detail = "a path in a bucket has letters, digits, _, ., = and - between single slashes, and no '..'; write such as lake/orders"

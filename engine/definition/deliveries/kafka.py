@@ -119,7 +119,6 @@ class KafkaDelivery(DeliveryModel):
     )
 
     def faults(self, columns: tuple[str, ...], key: tuple[str, ...], *, is_table: bool) -> Iterator[Problem]:
-        """See ``DeliveryModel``."""
         yield from super().faults(columns, key, is_table=is_table)
         if not _TOPIC.fullmatch(self.topic) or self.topic in (".", ".."):
             yield Problem(
@@ -145,7 +144,6 @@ class KafkaDelivery(DeliveryModel):
             )
 
     def faults_of_new(self) -> Iterator[Problem]:
-        """See ``DeliveryModel``."""
         for name, side in (("value", self.value), ("key", self.key)):
             if side is not None:
                 yield from side.faults_of_new(f"/into/connector/{name}")

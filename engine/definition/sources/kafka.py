@@ -86,7 +86,6 @@ class KafkaPlace(RecordLocation):
 
     @property
     def topic_name(self) -> str:
-        """See ``RecordLocation``."""
         return self.topic
 
     @property
@@ -188,12 +187,10 @@ class ValueFormat(SideFormat):
     )
 
     def side(self, *, has_key: bool) -> Side:
-        """See ``SideFormat``."""
         encoding = (self.encoding or "json") if self.format == CHANGES else None
         return replace(SideFormat.side(self, has_key=has_key), encoding=encoding, decimals=self.decimals)
 
     def ignored(self) -> Iterator[str]:
-        """See ``SideFormat``."""
         yield from ignored(self, self.format, READ)
         if self.encoding == "avro":
             if self.time_unit != "ms":
@@ -254,7 +251,6 @@ class KafkaConnector(ConnectorModel):
     where: Expression | None = Field(default=None, description="Which records are this relation's.")
 
     def location(self, relation: str) -> Location:  # noqa: ARG002 - who names the topic reads it
-        """See ``ConnectorModel``."""
         key = None if self.key is None else self.key.side(has_key=True)
         value = None if self.value is None else self.value.side(has_key=self.value.has_key or key is None)
         place = KafkaPlace(self.topic, self.connection, self.bootstrap, key, value, tuple(self.record_columns.items()))
@@ -265,7 +261,6 @@ class KafkaConnector(ConnectorModel):
 
     @property
     def has_positions(self) -> bool:
-        """See ``ConnectorModel``."""
         return self.value is not None and self.value.format == CHANGES
 
     @property
@@ -281,7 +276,6 @@ class KafkaConnector(ConnectorModel):
         return self.on_lost
 
     def columns_named(self) -> Iterator[tuple[str, str]]:
-        """See ``ConnectorModel``."""
         for place, name in enumerate((self.value and self.value.absent) or ()):
             yield f"/connector/value/absent/{place}", name
 
@@ -290,7 +284,6 @@ class KafkaConnector(ConnectorModel):
         yield "/connector/topic", None
 
     def faults(self) -> Iterator[Problem]:
-        """See ``ConnectorModel``."""
         if not _TOPIC.fullmatch(self.topic) or self.topic in (".", ".."):
             yield Problem(
                 "/connector/topic",
@@ -350,7 +343,6 @@ class KafkaConnector(ConnectorModel):
 
     @classmethod
     def said_by_topic(cls, words: TopicWords) -> Mapping[str, Any]:
-        """See ``ConnectorModel``."""
         value = _FORMATS.get(words.value_format)
         found: dict[str, Any] = {}
         if value is not None:

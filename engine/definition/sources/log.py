@@ -41,11 +41,9 @@ class LogConnector(ConnectorModel):
         return Location(LOG_PREFIX + log_feed, log_feed)
 
     def named(self) -> Iterator[tuple[str, str | None]]:
-        """See ``ConnectorModel``."""
         if self.feed is not None:
             yield "/connector/feed", self.feed
 
     @property
     def test_partitions(self) -> int:
-        """See ``ConnectorModel``."""
         return self.partitions

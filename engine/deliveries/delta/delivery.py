@@ -51,16 +51,13 @@ class DeltaDeliverer:
         self._app = f"slackwater-{result.delivery}"
 
     def position(self) -> int | None:
-        """See ``Deliverer``."""
         table = self._table()
         return None if table is None else table.transaction_version(self._app)
 
     def remember(self, position: int) -> bool:  # noqa: ARG002 - what is written here stays
-        """See ``Deliverer``."""
         return False
 
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:
-        """See ``Deliverer``."""
         is_dated = self._definition.partition_by == "date"
         frame = lake_rows(rows, is_table=self._result.is_table, has_date=is_dated)
         table = self._table()

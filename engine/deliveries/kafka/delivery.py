@@ -105,7 +105,6 @@ class KafkaDeliverer:
         self._failed: list[KafkaError] = []
 
     def position(self) -> int | None:
-        """See ``Deliverer``."""
         self.close()
         name = f"slackwater-{self._result.delivery}"
         try:
@@ -126,7 +125,6 @@ class KafkaDeliverer:
         return int(found.offset) if found.offset >= 0 else None
 
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:  # noqa: ARG002 - the broker has it
-        """See ``Deliverer``."""
         self._transact(upto, rows)
 
     def remember(self, position: int) -> bool:
@@ -173,7 +171,6 @@ class KafkaDeliverer:
             self.close()
 
     def close(self) -> None:
-        """See ``Deliverer``."""
         producer, self._producer, self._committed_at_s = self._producer, None, None
         if producer is not None:
             producer.purge()
@@ -272,11 +269,9 @@ class RepeatingKafkaDeliverer(KafkaDeliverer):
         return None
 
     def remember(self, position: int) -> bool:  # noqa: ARG002 - the topic keeps none
-        """See ``Deliverer``."""
         return False
 
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:  # noqa: ARG002 - the headers say each number
-        """See ``Deliverer``."""
         if self._producer is None:
             raise TargetUnavailable("the producer is closed; it is made again")
         try:

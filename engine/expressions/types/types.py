@@ -353,7 +353,6 @@ class Schema:
 
     @property
     def types(self) -> tuple[ColumnType, ...]:
-        """Column types in order."""
         return tuple(column for _, column in self.columns)
 
     @cached_property

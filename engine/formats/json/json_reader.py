@@ -92,7 +92,6 @@ class RegisteredJsonReader:
 
 
 def json_reader(config: SideConfig, _store: SchemaStore) -> Reader:
-    """Return the strict reader."""
     inner = JsonSideReader(config)
     return RegisteredJsonReader(inner, config.columns) if config.has_registry else inner
 

@@ -51,7 +51,6 @@ class RegisteredJsonWriter:
 
 
 def json_writer(config: SideConfig, store: SchemaStore) -> Writer:
-    """Return the writer of a side."""
     if config.is_unwrapped:
         config.single  # noqa: B018 - it raises
     return RegisteredJsonWriter(config, store) if config.has_registry else JsonWriter(config.columns, is_bare=config.is_unwrapped)

@@ -194,6 +194,5 @@ _BOUNDS: Final = {
 
 
 def lenient_json_reader(config: SideConfig, _store: SchemaStore) -> Reader:
-    """Return the lenient reader."""
     inner = LenientJsonReader(config)
     return RegisteredJsonReader(inner, config.columns) if config.has_registry else inner

@@ -46,7 +46,6 @@ class Registry:
         self._registered: OrderedDict[tuple[str, SchemaKind, str], int] = OrderedDict()
 
     def by_number(self, number: int) -> RegisteredSchema:
-        """See ``SchemaStore``."""
         with self._lock:
             known = self._schemas.get(number)
             if known is not None:
@@ -69,7 +68,6 @@ class Registry:
         return self._keep(self._schema(self._body_of(answer), None))
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """See ``SchemaStore``."""
         wanted = (subject, schema.kind, schema.text)
         with self._lock:
             number = self._registered.get(wanted)

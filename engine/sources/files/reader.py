@@ -93,7 +93,6 @@ class FileSplit(Split):
 
     @property
     def weight_bytes(self) -> int:
-        """See ``Split``."""
         return self.file_end - self.file_start
 
     @property
@@ -167,7 +166,6 @@ class FileReader(UsualAnswers):
         return end
 
     def splits(self, partition: int, start: int, end: int, head: int | None) -> Sequence[Split]:  # noqa: ARG002 - there is one partition
-        """See ``FeedReader``."""
         if head is not None:
             return self._dated_splits(start, end, head)
         return [_split_of(part, None) for file_range in self._ranges(start, end) for part in self._split_ranges(file_range)]
@@ -187,7 +185,6 @@ class FileReader(UsualAnswers):
         return splits
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
-        """See ``FeedReader``."""
         assert isinstance(split, FileSplit)  # noqa: S101 - of ``splits``
         pieces = self._pieces(split.range, [one.relation for one in request.inputs])
         yield from shape(pieces, split, self.feed, request, TEXT_FILE if self._is_csv else TYPED_FILE)

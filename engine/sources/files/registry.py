@@ -78,7 +78,6 @@ class FileRange:
         return (self.seq << PLACE_BITS) + self.end
 
     def cut(self, start: int, end: int) -> FileRange:
-        """Return a part of it."""
         return FileRange(self.seq, self.name, start, end)
 
 
@@ -126,7 +125,6 @@ def _listed(entry: os.DirEntry[str]) -> ListedFile:
 
 
 def place_of(feed: Feed) -> FilesPlace:
-    """Return the directory of a files feed."""
     assert isinstance(feed.place, FilesPlace)  # noqa: S101 - the connector's own feeds
     return feed.place
 

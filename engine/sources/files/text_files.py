@@ -52,7 +52,6 @@ class FileBytes(Holed):
     path: Path
 
     def __call__(self, start: int, end: int) -> bytes:
-        """See ``read_range``."""
         return read_range(self.path, start, end)
 
     def behind_hole(self, at: int, end: int) -> int:

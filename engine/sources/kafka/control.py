@@ -67,7 +67,6 @@ class KafkaControl:
             return infer(dsn, place, key)
 
     def register(self, connection: Connection, feed: Feed, model: KafkaConnector) -> FeedConflict | None:  # noqa: ARG002 - the feed names all
-        """See ``Control``."""
         register(connection, feed.log_feed)
         return None
 

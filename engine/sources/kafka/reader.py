@@ -220,7 +220,6 @@ class KafkaReader(UsualAnswers):
             yield Packet(0, "stats", first.index, split.partition, split.start, 0, None, None, request.now_ms, encode_json(stats))
 
     def receded(self, partition: int, position: int, end: int, *, is_committed: bool) -> EngineError:
-        """See ``FeedReader``."""
         return self._gone(f"partition {partition} was read up to {position}, and now ends at {end}", is_committed=is_committed)
 
     def epochs(self) -> Mapping[int, int]:
@@ -377,7 +376,6 @@ class _Changes:
         self._read: dict[RelationSchema, tuple[pl.DataFrame, pl.DataFrame]] = {}
 
     def raw(self, relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """See ``read_records``."""
         if relation not in self._read:
             self._read[relation] = read_records(self._records, self._readers[relation], relation, self._columns, self._partition)
         return self._read[relation]

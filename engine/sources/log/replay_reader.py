@@ -53,11 +53,9 @@ class ReplayReader(UsualAnswers):
 
     @property
     def is_announced(self) -> bool:
-        """See ``FeedReader``."""
         return True
 
     def starts(self, start: Start) -> Mapping[int, int]:  # noqa: ARG002 - replays are read from their beginning
-        """See ``FeedReader``."""
         return {}
 
     def ends(self) -> Mapping[int, int]:
@@ -79,11 +77,9 @@ class ReplayReader(UsualAnswers):
         return [Chunk(end, end - start, (end - start) * RECORD_BYTES, NO_TS)] if end > start else []
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - they have no place in the merge
-        """See ``FeedReader``."""
         return end
 
     def splits(self, partition: int, start: int, end: int, head: int | None) -> list[Split]:  # noqa: ARG002 - as above
-        """See ``FeedReader``."""
         return [Split(partition, start, end)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:

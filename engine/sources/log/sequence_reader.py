@@ -44,7 +44,6 @@ class SequenceReader(UsualAnswers):
 
     @property
     def is_announced(self) -> bool:
-        """See ``FeedReader``."""
         return True
 
     def starts(self, start: Start) -> Mapping[int, int]:
@@ -93,7 +92,6 @@ class SequenceReader(UsualAnswers):
         return chunks
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - the port's; there is one partition
-        """See ``FeedReader``."""
         with shared_connection(self.dsn) as connection:
             feed_id, _, _ = self._find(connection)
             params = {"feed_id": feed_id, "start": start, "end": end, "bound": bound_ms}
@@ -125,7 +123,6 @@ class SequenceReader(UsualAnswers):
         return splits if first == end else [*splits, Split(LANE_PARTITION, first, end, head)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
-        """See ``FeedReader``."""
         with shared_connection(self.dsn) as connection:
             feed_id, _, _ = self._find(connection)
             frames = read_sequence(connection, feed_id, split.start, split.end)

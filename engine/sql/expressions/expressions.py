@@ -69,7 +69,6 @@ class ExpressionCursor(ValueCursor):
     """A cursor that knows expressions."""
 
     def expression(self) -> Node:
-        """Read an expression."""
         token, behind = self.token, self.ahead()
         if behind.is_sign(",", ")", "]") and token.kind != "sign" and token.word != "NOT":
             return self.value()  # alone, as in most lists: no operator needs to be looked for

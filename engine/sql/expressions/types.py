@@ -70,7 +70,6 @@ class TypeCursor(Cursor):
         return found
 
     def type_name(self) -> TypeName:
-        """Read a type."""
         start = self.token.start
         found = self._named_type(start)
         while True:

@@ -61,7 +61,6 @@ class Cursor:
 
     @property
     def token(self) -> Token:
-        """The next token."""
         return self._tokens[self._at]
 
     def ahead(self, distance: int = 1) -> Token:

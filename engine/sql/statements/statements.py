@@ -65,7 +65,6 @@ class StatementCursor(LookingCursor):
     has_parameters = True
 
     def statement(self) -> Statement:
-        """Read a statement."""
         token = self.token
         if token.word == "SELECT":
             return self.query()

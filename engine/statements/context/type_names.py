@@ -108,7 +108,6 @@ def shown(kind: ColumnType | None) -> str:
 
 
 def type_name(kind: ColumnType, at: Node | None = None) -> TypeName:
-    """Return the tree of a type."""
     span = None if at is None else at.span
     match kind.kind:
         case "decimal":

@@ -91,7 +91,6 @@ def _written(value: Any, number: Callable[[Decimal], str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text as JSON."""
     return '"' + text.translate(_ESCAPED) + '"'
 
 

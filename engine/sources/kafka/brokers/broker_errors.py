@@ -58,7 +58,6 @@ class BrokerErrors:
         self._recorded[:] = [*self._recorded[1 - _KEPT :], error]
 
     def forget(self) -> None:
-        """Forget all reports."""
         self._recorded.clear()
 
     @property
@@ -72,7 +71,6 @@ class BrokerErrors:
         return f" ({'; '.join(known)[:300]})" if known else ""
 
     def text(self, error: KafkaError) -> str:
-        """Return the text of an error."""
         return self._shown(error.str())[:300]
 
     def meaning(self, error: KafkaError, failing: str) -> Exception:
