@@ -29,6 +29,11 @@ def usable(name: str) -> str:
 ColumnName = Annotated[str, AfterValidator(usable)]
 
 
+def is_absent(value: object) -> bool:
+    """Whether a field is left out where a definition is stored and shown: a version from before the field reads what is stored without it."""
+    return value is None
+
+
 class Model(FewFields):
     """Frozen, and unknown fields are errors."""
 

@@ -24,7 +24,7 @@ from engine.definition.sources.connector import (
 from engine.definition.sources.side_options import CHANGES, READ, ignored, ignored_fault, schema_faults
 from engine.errors import Problem
 from engine.expressions.limits import Expression
-from engine.expressions.model import NAME_PATTERN, Model
+from engine.expressions.model import NAME_PATTERN, Model, is_absent
 
 FormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka"]
 ValueFormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka", "debezium"]
@@ -105,11 +105,6 @@ def _of_keys(name: Any) -> Any:
     return name
 
 
-def _is_absent(value: Any) -> bool:
-    """Whether a field is left out where a definition is stored and shown: most sources say nothing of it."""
-    return value is None
-
-
 class SideFormat(Model):
     """How keys, or values, are written."""
 
@@ -158,25 +153,25 @@ class ValueFormat(SideFormat):
     )
     encoding: Literal["json", "avro"] | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Of debezium: how events are written; absent: json. avro needs `registry`.",
     )
     decimals: Literal["bytes", "text"] | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Of debezium in json: what texts in decimal columns are where an event brings no schema: `bytes` "
         "(decimal.handling.mode=precise) or `text` (string). Without, such events are refused.",
     )
     absent: Annotated[tuple[str, ...], Field(min_length=1, max_length=_MOST_NAMES)] | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Of debezium: declared columns that the database's table need not have: they are null where an event has none of that "
         "name, as events from before a column was added. Without it such events are refused (`column_missing`).",
         examples=[["discount"]],
     )
     source_table: Annotated[tuple[str, ...], Field(min_length=1, max_length=_MOST_NAMES)] | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Of debezium: the database's tables whose rows are taken, with their schemas; rows of others are refused "
         "(`other_table`). null: all rows of the topic, which has one table unless Debezium's events are routed.",
         examples=[["public.orders"]],

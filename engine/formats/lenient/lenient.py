@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from engine.expressions.library.json.json_values import of_double
 from engine.expressions.types.types import ColumnType
-from engine.formats.json.json_values import MAX_ZEROS
+from engine.formats.json.json_values import MAX_ZEROS, double_of
 
 Reader = Callable[[Any], Any]
 """Takes a JSON value, not null; returns a value for Polars. Raises Unreadable."""
@@ -166,17 +166,10 @@ def _whole(value: Any, kind: str) -> int:
 
 def _double(value: Any) -> float:
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
-        return _nearest(value)
+        return double_of(value)
     if isinstance(value, str) and _DOUBLE.fullmatch(value.strip()):
         return float(value.strip().rstrip("dDfF"))
     raise _not(value, "double")
-
-
-def _nearest(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 def _digits(value: Any, declared: ColumnType) -> Decimal:

@@ -80,19 +80,6 @@ def require_whole_table(rejects: pl.DataFrame, relation: RelationSchema, topic: 
     )
 
 
-def extract_event_times(
-    records: Fetched,
-    reader: RecordReader,
-    relation: RelationSchema,
-    columns: Sequence[tuple[str, str]],
-    partition: int,
-    now_ms: int,
-) -> Dated:
-    """Return the event times of records for a relation of ``dating_relations``; see ``read_records``."""
-    raw, _ = read_records(records, reader, relation, columns, partition)
-    return date_frame(raw, relation, now_ms, is_text=False)
-
-
 def date_changes(raw: pl.DataFrame, relation: RelationSchema, now_ms: int) -> Dated:
     """Return the event times of a database's changes read for a relation (``read_records``), whatever their other columns hold."""
     columns = relation.columns.select([] if relation.event_time is None else [relation.event_time])
