@@ -92,12 +92,7 @@ def elaborated_text(text: str) -> str:
 
 
 def standard(tree: Node, *, is_condition: bool) -> Node:
-    """Return what an expression of the dialect ``ksqldb`` is in the standard language.
-
-    Args:
-        tree: the expression.
-        is_condition: NULL counts as FALSE where it stands.
-    """
+    """Return what an expression of the dialect ``ksqldb`` is in the standard language; ``is_condition``: NULL counts as FALSE where it stands."""
     return _elaborated(tree, is_condition=is_condition)
 
 

@@ -50,13 +50,7 @@ class _File:
 
 
 class FilesDeliverer:
-    """Implements ``Deliverer``.
-
-    Args:
-        definition: of the delivery.
-        result: the delivered result.
-        directory: of the files.
-    """
+    """Implements ``Deliverer``."""
 
     keeps_position: ClassVar[bool] = True
 

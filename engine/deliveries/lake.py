@@ -59,13 +59,7 @@ def _refused(detail: str) -> DefinitionInvalid:
 
 
 def lake_rows(rows: pl.DataFrame, *, is_table: bool, has_date: bool) -> pl.DataFrame:
-    """Return rows in their written form; only a table has ``_op``.
-
-    Args:
-        rows: as ``Deliverer.deliver`` gets them.
-        is_table: whether they are a table's changes.
-        has_date: whether to add ``_date``.
-    """
+    """Return rows in their written form; only a table has ``_op``."""
     moment = pl.from_epoch(pl.col("_ts"), time_unit="ms").dt.replace_time_zone("UTC")
     beside = [pl.col("_offset").alias("_sequence"), moment.alias("_event_time")]
     if is_table:

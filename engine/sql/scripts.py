@@ -147,11 +147,6 @@ def with_other_typos(fault: SyntaxFault, text: str, bounds: Bounds) -> list[Synt
     """Return a fault, and where it is a misspelt word the further misspelt words of the statement.
 
     What is wrong in another way behind a misspelt word is not reported: it may be a consequence.
-
-    Args:
-        fault: what reading the statement ended with.
-        text: the statement.
-        bounds: it was read with.
     """
     found, repaired = [fault], text
     moves: list[tuple[int, int]] = []

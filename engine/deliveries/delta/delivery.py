@@ -36,13 +36,7 @@ _PASSING: Final[frozenset[Reason]] = frozenset({"timeout", "unreachable", "refus
 
 
 class DeltaDeliverer:
-    """Implements ``Deliverer``.
-
-    Args:
-        definition: of the delivery.
-        result: the delivered result.
-        place: of the table.
-    """
+    """Implements ``Deliverer``."""
 
     keeps_position: ClassVar[bool] = True
 

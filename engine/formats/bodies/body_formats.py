@@ -105,12 +105,6 @@ def option_faults(asked: BodyOptions) -> Iterator[FormatInvalid]:
 def read_posted(body: bytes, asked: BodyOptions, relation: RelationSchema, store: SchemaStore = NO_REGISTRY) -> Posted:
     """Read a body.
 
-    Args:
-        body: the bytes.
-        asked: its parameters, checked.
-        relation: the target of the append.
-        store: the registry that it names.
-
     Raises:
         FormatInvalid: the format does not fit the relation.
         BodyMalformed: the body cannot be cut into records.

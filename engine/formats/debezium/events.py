@@ -202,12 +202,7 @@ _NUMBERS: Final = ",".join(str(byte) for byte in _BYTES)
 
 
 def is_unavailable(row: pl.DataType, side: str) -> pl.Expr:
-    """Say whether a field of a row is no value: a text, its bytes, or an array of it. Arrays of numbers hold it byte by byte.
-
-    Args:
-        row: the type of the rows.
-        side: the column that has them.
-    """
+    """Say whether a field of a row is no value: a text, its bytes, or an array of it. Arrays of numbers hold it byte by byte."""
     fields = row.to_schema() if isinstance(row, pl.Struct) else {}
     found = [_is(pl.col(side).struct.field(name), dtype) for name, dtype in fields.items()]
     said = [each for each in found if each is not None]

@@ -112,11 +112,6 @@ class Topic:
     def require_available(self, partition: int, start: int, low: int) -> None:
         """Refuse to continue after removed records that may not be left out.
 
-        Args:
-            partition: which.
-            start: where reading continues.
-            low: where the partition begins.
-
         Raises:
             RecordsRemoved: see there.
         """

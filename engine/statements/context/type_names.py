@@ -25,10 +25,6 @@ _WRITTEN: Final[Mapping[str, str]] = {
 def type_of(name: TypeName, types: Mapping[str, ColumnType]) -> ColumnType:
     """Return the type that a name of a type means.
 
-    Args:
-        name: as written.
-        types: those that have names of their own.
-
     Raises:
         StatementRefused: there is no such type.
         StatementUnsupported: a type that cannot be had here.

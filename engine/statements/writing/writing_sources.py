@@ -18,12 +18,7 @@ from engine.statements.writing.writing import column_name, duration, prop, relat
 
 
 def source_statement_of(name: str, definition: SourceDefinition) -> str:
-    """Return a source as a statement.
-
-    Args:
-        name: of the relation, as definitions have it.
-        definition: what it is.
-    """
+    """Return a source as a statement."""
     is_table = isinstance(definition, TableDefinition)
     role: Literal["key", "primary_key"] = "primary_key" if is_table else "key"
     columns = tuple(

@@ -42,12 +42,7 @@ class OffsetOutOfRange(Exception):
 
 
 class BrokerErrors:
-    """Errors of a topic's brokers. Secrets are removed from every text.
-
-    Args:
-        topic: its name.
-        without_secrets: removes secrets.
-    """
+    """Errors of a topic's brokers. Secrets are removed from every text."""
 
     def __init__(self, topic: str, without_secrets: Callable[[str], str] = str) -> None:
         self._topic, self._shown = topic, without_secrets
