@@ -236,10 +236,20 @@ class KafkaDeliverer:
             self._failed.append(error)
 
     def _make_topic(self) -> None:
-        if self._definition.create is None:
+        """Make the topic if it does not exist, and the definition says so. Raises KafkaException."""
+        topic, creation = self._definition.topic, self._definition.create
+        if creation is None:
             return
         admin = AdminClient(self._options, logger=silent_logger())
-        make_topic(admin, self._definition, is_table=self._result.is_table)
+        if topic in admin.list_topics(timeout=ANSWER_S).topics:
+            return
+        policy = creation.cleanup_policy or ("compact" if self._result.is_table else "delete")
+        new = NewTopic(topic, creation.partitions, creation.replication, config={"cleanup.policy": policy})
+        try:
+            admin.create_topics([new], operation_timeout=ANSWER_S)[topic].result(ANSWER_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
 
     def _error_of(self, error: KafkaException | BufferError) -> TargetUnavailable | DeliveryStopped:
         found = error.args[0] if error.args else error
@@ -292,24 +302,6 @@ class RepeatingKafkaDeliverer(KafkaDeliverer):
             ("slackwater-delivery", str(self._result.delivery).encode()),
             ("slackwater-sequence", str(number).encode()),
         ]
-
-
-def make_topic(admin: AdminClient, definition: KafkaDelivery, *, is_table: bool) -> None:
-    """Make the topic if it does not exist.
-
-    Raises:
-        KafkaException: it cannot be made.
-    """
-    creation = definition.create
-    if creation is None or definition.topic in admin.list_topics(timeout=ANSWER_S).topics:
-        return
-    policy = creation.cleanup_policy or ("compact" if is_table else "delete")
-    new = NewTopic(definition.topic, creation.partitions, creation.replication, config={"cleanup.policy": policy})
-    try:
-        admin.create_topics([new], operation_timeout=ANSWER_S)[definition.topic].result(ANSWER_S)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
 
 
 _QUIET: Final[Mapping[str, Any]] = {
