@@ -39,7 +39,7 @@ from engine.expressions.values.operands import (
     number_literal,
     text_literal,
 )
-from engine.expressions.values.patterns import like, like_computed
+from engine.expressions.values.texts import like, like_computed
 from engine.sql.tree import (
     ArrayOf,
     Between,

@@ -21,10 +21,9 @@ from engine.expressions.library.json.json_texts import JSON_TEXTS
 from engine.expressions.library.nested.arrays import ARRAYS
 from engine.expressions.library.nested.maps import MAPS
 from engine.expressions.library.nested.more_arrays import COMBINATIONS, LAMBDAS, MIXED_ARRAYS
-from engine.expressions.library.numbers.angles import ANGLES
+from engine.expressions.library.numbers.angles import ANGLES, PLACES
 from engine.expressions.library.numbers.numbers import NUMBERS
 from engine.expressions.library.numbers.rounding import ROUNDING
-from engine.expressions.library.places import PLACES
 from engine.expressions.library.texts.binary import BINARY
 from engine.expressions.library.texts.masks import MASKS
 from engine.expressions.library.texts.more_texts import MORE_TEXTS

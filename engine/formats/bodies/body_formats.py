@@ -15,9 +15,9 @@ from engine.formats.avro.reader import AvroReader
 from engine.formats.bodies.bodies import JSON_TYPES, LINE_TYPES
 from engine.formats.bodies.framing import json_values, length_delimited, lines, whole
 from engine.formats.debezium.absent import ABSENT, unforgiven
+from engine.formats.debezium.fields import DebeziumSettings, Decimals
 from engine.formats.debezium.positions import TABLE
 from engine.formats.debezium.reader import DebeziumReader
-from engine.formats.debezium.settings import DebeziumSettings, Decimals
 from engine.formats.format_list import reader_of
 from engine.formats.json.json_records import BodyMalformed, check_width
 from engine.formats.port import NO_REGISTRY, FormatInvalid, Read, SchemaStore, SideConfig

@@ -14,8 +14,8 @@ import polars as pl
 from polars.datatypes import DataTypeClass
 
 from engine.expressions.types.types import Schema
+from engine.formats.debezium.fields import SOURCE
 from engine.formats.debezium.positions import is_misplaced, positions_of, without_older
-from engine.formats.debezium.settings import SOURCE
 from engine.formats.port import Read
 from engine.frames.nesting import structs_from
 from engine.records.canonical import reject_rows

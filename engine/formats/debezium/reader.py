@@ -12,9 +12,9 @@ from engine.definition.sources.connector import ChangeRules
 from engine.formats.avro.reader import RegisteredAvroReader
 from engine.formats.debezium.absent import ABSENT, absent_columns, unforgiven
 from engine.formats.debezium.events import Changes, Rows, counted, rows_of
+from engine.formats.debezium.fields import DebeziumSettings
 from engine.formats.debezium.json_envelopes import JsonEnvelopes
 from engine.formats.debezium.positions import TABLE
-from engine.formats.debezium.settings import DebeziumSettings
 from engine.formats.json.json_reader import RegisteredJsonReader
 from engine.formats.port import NO_REGISTRY, Read, Reader, SchemaStore
 from engine.formats.records import long_rejects, too_long

@@ -1,4 +1,4 @@
-"""Cutting text files (ndjson, csv) into chunks on record boundaries, and sampling them."""
+"""Text files (ndjson, csv): cut on record boundaries, sampled, parsed and dated."""
 
 from __future__ import annotations
 
@@ -187,7 +187,10 @@ def bounds_of(data: bytes, *, is_csv: bool, bound: int = MAX_RECORD_BYTES) -> Li
 def date_text(
     data: bytes, header: Header | None, base: int, relations: Sequence[RelationSchema], now_ms: int, bounds: Lines | None = None
 ) -> Dated:
-    """Date the records of whole lines.
+    """Date the records of whole lines: these times move a partition's head (``engine.operators.tasks.order``).
+
+    Every record with a good event time counts, even if other fields are bad. So the planner, which reads only event times, and the
+    workers, which validate whole records, see the same heads. A record that several relations date has the latest time.
 
     Args:
         data: without a CSV's header.

@@ -1,4 +1,4 @@
-"""All records between two offsets of a partition, in pieces; and the handling of removed records."""
+"""All records between two offsets of a partition, in pieces, and in chunks with their event times; and the handling of removed records."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _between(opening: str, text: pl.Expr, closing: str) -> pl.Expr:
 
 
 def of_double(value: float) -> str:
-    """Return the shortest digits that read as the double: ``1.0``, ``1.0E10``, ``NaN``, ``Infinity``.
+    """Return the shortest digits that read as the double, as Java writes them: ``1.0``, ``1.0E10``, ``NaN``, ``Infinity``.
 
     >>> of_double(0.001), of_double(1e7), of_double(1.5e-5), of_double(-math.inf)
     ('0.001', '1.0E7', '1.5E-5', '-Infinity')
