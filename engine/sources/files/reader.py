@@ -21,7 +21,7 @@ from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import MAX_RECORD_BYTES, TEXT_FILE, TYPED_FILE
 from engine.sources.dating import Dated, dating_relations
-from engine.sources.feeds import NO_TS, Chunk, Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import NO_TS, Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.files import parquet_files
 from engine.sources.files.growing_files import GrowingFiles
 from engine.sources.files.refusals import COMPRESSED_TEXT, NO_PARQUET, Refusal, only_rejects
@@ -106,7 +106,7 @@ def _split_of(part: FileRange, head: int | None) -> FileSplit:
 
 
 @dataclass(slots=True)
-class FileReader(UsualAnswers):
+class FileReader(FeedReader):
     """A ``FeedReader`` over a directory; it has one partition.
 
     Attributes:

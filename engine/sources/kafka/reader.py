@@ -20,7 +20,7 @@ from engine.formats.records import RecordReader
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import shared_connection
 from engine.sources.dating import Dated, date_frame, dating_relations
-from engine.sources.feeds import NO_TS, Chunk, Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import NO_TS, Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.kafka.brokers.epochs import epoch_before
 from engine.sources.kafka.brokers.fetching.port import Fetched, RecordFields
 from engine.sources.kafka.fetch_cache import Keeper, Reference, recalled
@@ -88,7 +88,7 @@ class _TopicState:
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaReader(UsualAnswers):
+class KafkaReader(FeedReader):
     """A ``FeedReader`` over a topic.
 
     Attributes:

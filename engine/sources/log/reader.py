@@ -21,7 +21,7 @@ from engine.plan.model import Feed, RelationSchema
 from engine.postgres.incarnation import cut_off
 from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import LOGGED, cast_columns, empty_rejects
-from engine.sources.feeds import Chunk, Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.packets import Packet
 from engine.sources.shaping import Piece, shape
 
@@ -67,7 +67,7 @@ _PAYLOAD_SQL = "SELECT payload FROM log.batch WHERE feed_id = %s AND partition =
 
 
 @dataclass(frozen=True, slots=True)
-class LogReader(UsualAnswers):
+class LogReader(FeedReader):
     """A ``FeedReader`` over the log of a source."""
 
     dsn: str

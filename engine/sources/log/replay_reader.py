@@ -21,7 +21,7 @@ from engine.operators.tasks.replay import OPERATOR, RECORD, STAGE, decoded
 from engine.plan.model import Feed, Plan
 from engine.plan.task_keys import task_key
 from engine.postgres.postgres import shared_connection
-from engine.sources.feeds import NO_TS, Chunk, Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import NO_TS, Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.packets import Packet, encode_json
 
 CHUNK_ROWS = 1_000
@@ -40,7 +40,7 @@ def can_replay(plan: Plan) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayReader(UsualAnswers):
+class ReplayReader(FeedReader):
     """A ``FeedReader`` over a query's replays.
 
     Attributes:

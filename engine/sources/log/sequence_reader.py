@@ -18,7 +18,7 @@ from engine.plan.model import Feed, RelationSchema
 from engine.postgres.incarnation import cut_off
 from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import LOGGED, empty_rejects
-from engine.sources.feeds import Chunk, Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.log.reader import CHUNK_BYTES, CHUNK_ROWS, LOOK_AHEAD_BATCHES, PIECE_BYTES, PIECE_ROWS, SPLIT_ROWS
 from engine.sources.packets import Packet
 from engine.sources.shaping import Piece, shape
@@ -36,7 +36,7 @@ _BEFORE_SQL = "SELECT head_ms FROM log.batch WHERE feed_id = %s AND sequence < %
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceReader(UsualAnswers):
+class SequenceReader(FeedReader):
     """A ``FeedReader`` over the log of a derived relation. It has one partition, whatever the number of its producer's tasks."""
 
     dsn: str

@@ -243,21 +243,16 @@ def _is_key(tree: Node, source: Source) -> bool:
     return tree.bare in (*shown, *bounds)
 
 
-def _compiled(tree: Node, frame: Schema, at: Node) -> tuple[str, ColumnType]:
+def _compiled(tree: Node, frame: Schema, at: Node, *, is_condition: bool = False) -> tuple[str, ColumnType]:
     try:
-        written = standard(tree, is_condition=False)
-        text = qualify(written, frame)
+        text = qualify(standard(tree, is_condition=is_condition), frame)
         return text, compile_tree(parse(text), frame).type
     except ExpressionInvalid as error:
         raise StatementRefused(error.code, error.detail, at) from error
 
 
 def _condition(tree: Node, frame: Schema, at: Node) -> str:
-    try:
-        text = qualify(standard(tree, is_condition=True), frame)
-        kind = compile_tree(parse(text), frame).type
-    except ExpressionInvalid as error:
-        raise StatementRefused(error.code, error.detail, at) from error
+    text, kind = _compiled(tree, frame, at, is_condition=True)
     if kind != BOOLEAN:
         raise StatementRefused("type_mismatch", f"WHERE needs a condition, and this is of type {kind}", at)
     return text
