@@ -178,6 +178,10 @@ class ParsedFields:
         minute, second = (_within(_or(self._number(letter), 0), 0, 59) for letter in "ms")
         return ((self._hour() * 60 + minute) * 60 + second) * 1_000_000_000 + self._fraction()
 
+    def time(self) -> pl.Expr:
+        """Return the time of the day to the millisecond."""
+        return pl.when(self.is_read).then(self.nanos() // 1_000_000 * 1_000_000).cast(pl.Time)
+
     def _hour(self) -> pl.Expr:
         if "H" in self._letters:
             return _within(_or(self._number("H"), 0), 0, 23)
@@ -269,12 +273,7 @@ def date_of(text: pl.Expr) -> pl.Expr:
 
 def time_of(text: pl.Expr) -> pl.Expr:
     """Return the time of the day to the millisecond, NULL where the text is none."""
-
-    def time(groups: pl.Expr) -> pl.Expr:
-        found = ParsedFields(_TIME, groups)
-        return pl.when(found.is_read).then(found.nanos() // 1_000_000 * 1_000_000).cast(pl.Time)
-
-    return once(time, _TIME.groups(text))
+    return once(lambda groups: ParsedFields(_TIME, groups).time(), _TIME.groups(text))
 
 
 def timestamp_of(text: pl.Expr) -> pl.Expr:
