@@ -30,7 +30,7 @@ from engine.statements.binding import bind
 from engine.statements.context.faults import StatementRefused, StatementUnsupported
 from engine.statements.context.naming import definition_name, folded
 from engine.statements.context.session import Session
-from engine.statements.reads.following import beginning_of, followed_by
+from engine.statements.reads.reading import beginning_of, followed_by
 from engine.statements.reads.scans import pull_of
 from engine.statements.reads.transient import transient_of
 

@@ -32,7 +32,7 @@ from engine.definition.queries import QueryDefinition
 from engine.expressions.types.types import Schema
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import RelationKind, Select
-from engine.statements.reads.following import beginning_of, followed_by
+from engine.statements.reads.reading import beginning_of, followed_by
 from engine.statements.reads.transient import transient_of
 
 QUIET_S = 5.0

@@ -21,8 +21,7 @@ from engine.definition.problems import Problems, pointer_of, problems_of
 from engine.definition.relations import SourceDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.expressions.durations import parse_duration
-from engine.expressions.model import Model
-from engine.expressions.names import Name
+from engine.expressions.model import Model, Name
 from engine.plan.build import build_plan, read_query
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
 from engine.plan.model import Plan

@@ -16,7 +16,7 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.reading import read_definition
 from engine.errors import DefinitionInvalid, Problem
 from engine.expressions.cpu_deadline import begin
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN
 from engine.expressions.python_functions import known_functions
 from engine.expressions.suggestions import meant
 from engine.plan.appending import check_append

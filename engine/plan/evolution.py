@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engine.definition.queries import QueryDefinition
 from engine.errors import Problem
 from engine.expressions.types.types import BIGINT, Schema
-from engine.expressions.types.widening import is_wider
+from engine.plan.appending import is_wider
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog
 

@@ -156,7 +156,6 @@ BEFORE_ALL_STAGES: Final = emitted_by(-1)
 
 
 def stage_of(emitted: int) -> int:
-    """Return the stage with this ``emitted_by``."""
     return -1 - emitted
 
 

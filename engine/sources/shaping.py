@@ -23,8 +23,7 @@ from engine.frames.hashing import key_hash
 from engine.frames.position_columns import position_columns
 from engine.plan.model import Feed, Input, RelationSchema
 from engine.records.canonical import OP_UPSERT, SourceKind, canonicalise, stop_on_rejects
-from engine.sources.chunks import NO_TS
-from engine.sources.feeds import ReadRequest, Split
+from engine.sources.feeds import NO_TS, ReadRequest, Split
 from engine.sources.packets import Packet, PacketKind, Route, data_packets, encode_json
 
 MAX_REJECTS_PER_PIECE = 1_000

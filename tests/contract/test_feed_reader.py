@@ -22,8 +22,7 @@ from engine.log.feed_ends import feed_ends
 from engine.log.fetched import fetch
 from engine.plan.model import Input
 from engine.postgres.postgres import Connection
-from engine.sources.chunks import NO_TS
-from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split
+from engine.sources.feeds import NO_TS, FeedReader, Limit, ReadRequest, Split
 from engine.sources.kafka.brokers import consumer_loop as taking
 from engine.sources.packets import Packet
 from tests.contract.feeds import SAMPLES, Sample

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from app.catalog.queries.answers import EditChange
 from app.http.schemas import Answer, DesiredState, StoredQueryAnswer, refers_to
 from engine.expressions.limits import FewFields
-from engine.expressions.names import Name
+from engine.expressions.model import Name
 
 
 class RewindBody(FewFields):

@@ -61,7 +61,7 @@ from app.http.requests.paging import Cursor, decode_cursor, page
 from app.http.schemas import PartitionRange, RegisteredAnswer, RelationAnswer, RelationPage
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN
 from engine.log.storage import Head
 from engine.plan.catalog import CatalogEntry, feed_of, relation_schema
 from engine.plan.warnings import DefinitionWarning

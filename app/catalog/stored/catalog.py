@@ -19,7 +19,7 @@ from engine.definition.relations import SourceDefinition, StreamDefinition, Tabl
 from engine.errors import DefinitionInvalid, Problem
 from engine.expressions.cpu_deadline import cpu_deadline
 from engine.expressions.limits import STORED
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN
 from engine.expressions.types.types import Schema
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry, with_its_parts

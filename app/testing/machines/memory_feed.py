@@ -13,7 +13,7 @@ from engine.frames.frames import HEAD, OFFSET, TS
 from engine.log.sequence import Numbered
 from engine.log.sequences import LANE_PARTITION
 from engine.log.storage import route
-from engine.sources.chunks import Chunk
+from engine.sources.feeds import Chunk
 
 CHUNK_ROWS = 16
 """The grain in which a backlog is looked at, as small as tests are."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from engine.runtime.limits.batch_size import BatchLimit
-from engine.sources.chunks import NO_TS, UNKNOWN_TS, Chunk
+from engine.sources.feeds import NO_TS, UNKNOWN_TS, Chunk
 
 TOO_MANY: Final = 2
 """If whole chunks make a batch this many times its bound, the cut is inside of them: each such cut reads times of records."""

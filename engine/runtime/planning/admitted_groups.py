@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.admission import Admitted, Backlog, FeedPartition, FirstAt, admit
-from engine.sources.chunks import Chunk
-from engine.sources.feeds import Limit
+from engine.sources.feeds import Chunk, Limit
 
 Further = Callable[[Backlog, int, Limit], tuple[list[Chunk], bool]]
 """Backlog, offset after its chunks, limit → the chunks from there until the limit is passed; and whether these are all."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from engine.sources.chunks import Chunk
-from engine.sources.feeds import FeedReader, Limit
+from engine.sources.feeds import Chunk, FeedReader, Limit
 
 _Place = tuple[str, int, int]
 

@@ -15,8 +15,7 @@ from engine.plan.model import Input
 from engine.runtime.planning.admission import Admitted, Backlog
 from engine.runtime.planning.cursors import FeedInputs
 from engine.runtime.planning.look_ahead import LookAhead
-from engine.sources.chunks import Chunk
-from engine.sources.feeds import FeedReader, Limit
+from engine.sources.feeds import Chunk, FeedReader, Limit
 
 Targets = Mapping[str, Mapping[int, int]]
 """Feed → partition → its end at the time of a look."""

@@ -18,8 +18,7 @@ from engine.plan.model import Feed, RelationSchema
 from engine.postgres.incarnation import cut_off
 from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import LOGGED, empty_rejects
-from engine.sources.chunks import Chunk
-from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.log.reader import CHUNK_BYTES, CHUNK_ROWS, LOOK_AHEAD_BATCHES, PIECE_BYTES, PIECE_ROWS, SPLIT_ROWS
 from engine.sources.packets import Packet
 from engine.sources.shaping import Piece, shape
@@ -37,7 +36,7 @@ _BEFORE_SQL = "SELECT head_ms FROM log.batch WHERE feed_id = %s AND sequence < %
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceReader(UsualAnswers):
+class SequenceReader(FeedReader):
     """A ``FeedReader`` over the log of a derived relation. It has one partition, whatever the number of its producer's tasks."""
 
     dsn: str
@@ -45,7 +44,6 @@ class SequenceReader(UsualAnswers):
 
     @property
     def is_announced(self) -> bool:
-        """See ``FeedReader``."""
         return True
 
     def starts(self, start: Start) -> Mapping[int, int]:
@@ -94,7 +92,6 @@ class SequenceReader(UsualAnswers):
         return chunks
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - the port's; there is one partition
-        """See ``FeedReader``."""
         with shared_connection(self.dsn) as connection:
             feed_id, _, _ = self._find(connection)
             params = {"feed_id": feed_id, "start": start, "end": end, "bound": bound_ms}
@@ -126,7 +123,6 @@ class SequenceReader(UsualAnswers):
         return splits if first == end else [*splits, Split(LANE_PARTITION, first, end, head)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
-        """See ``FeedReader``."""
         with shared_connection(self.dsn) as connection:
             feed_id, _, _ = self._find(connection)
             frames = read_sequence(connection, feed_id, split.start, split.end)

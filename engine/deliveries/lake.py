@@ -1,11 +1,14 @@
-"""Where results may be written as files: below one directory, which the service's settings name."""
+"""Results in a lake: below which directory files may be written, and the form of their rows."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import polars as pl
+
 from engine.errors import DefinitionInvalid, Problem
+from engine.records.canonical import OP_UPSERT
 
 VARIABLE = "SLACKWATER_DELIVERY_ROOT"
 MOST_NAME_BYTES = 255
@@ -53,3 +56,15 @@ def check_writable(path: str, root: Path | None) -> None:
 
 def _refused(detail: str) -> DefinitionInvalid:
     return DefinitionInvalid([Problem("/into/connector/path", "path_not_allowed", detail)])
+
+
+def lake_rows(rows: pl.DataFrame, *, is_table: bool, has_date: bool) -> pl.DataFrame:
+    """Return rows in their written form; only a table has ``_op``."""
+    moment = pl.from_epoch(pl.col("_ts"), time_unit="ms").dt.replace_time_zone("UTC")
+    beside = [pl.col("_offset").alias("_sequence"), moment.alias("_event_time")]
+    if is_table:
+        beside.append(pl.when(pl.col("_op") == OP_UPSERT).then(pl.lit("upsert")).otherwise(pl.lit("delete")).alias("_op"))
+    if has_date:
+        beside.append(moment.dt.strftime("%Y-%m-%d").alias("_date"))
+    columns = [name for name in rows.columns if name not in ("_offset", "_ts", "_op")]
+    return rows.select(*columns, *beside)
