@@ -7,7 +7,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from engine.plan.result_feeds import CHANGES
+from engine.plan.catalog import CHANGES
 
 SCHEMA = "slackwater"
 metadata = sa.MetaData(schema=SCHEMA)

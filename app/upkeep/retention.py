@@ -27,7 +27,7 @@ from app.catalog.relations.materialisations import output_of_source
 from app.catalog.stored.catalog import output_of
 from app.catalog.stored.queries import sweep_late_records
 from app.telemetry.setup import Metrics
-from engine.commit.stored_rejects import REJECTS_KEPT, trim_rejects
+from engine.commit.late_log import REJECTS_KEPT, trim_rejects
 from engine.commit.views import IS_DELETED, RESULT_TIME, history_identifier
 from engine.log.dropped_feeds import sweep_dropped_feeds
 from engine.log.storage import trim

@@ -17,12 +17,11 @@ from uuid import UUID
 import polars as pl
 import psycopg
 
-from engine.commit.commit_row import CommitRow
+from engine.commit.commit_row import CommitRow, ReportedNames
 from engine.commit.history.retained_commits import NOTHING_RETAINED, retain
-from engine.commit.late_log import LateLog
+from engine.commit.late_log import LateLog, keep_rejects
 from engine.commit.outputs import form_of
 from engine.commit.sink_batch import ClockReading, Committed, GroupedPackets, counters_of, read_of
-from engine.commit.stored_rejects import keep_rejects
 from engine.commit.views import RESULT_TIME
 from engine.commit.written import COMMIT_CHANNEL as COMMIT_CHANNEL
 from engine.commit.written import SharedRows
@@ -33,12 +32,10 @@ from engine.frames.frames import HEAD, constant, frame_of, only, without
 from engine.log.sequence import numbered
 from engine.log.sequences import Advance, SequencedFeed, add_partitions, blocks_of, open_sequences
 from engine.operators.tasks.order import NO_LANE
+from engine.plan.catalog import result_feed
 from engine.plan.model import Plan
-from engine.plan.naming import ReportedNames
-from engine.plan.result_feeds import result_feed
 from engine.postgres.fence import sink_name
-from engine.postgres.postgres import DATABASE_AWAY
-from engine.postgres.sink_link import SinkLink
+from engine.postgres.postgres import DATABASE_AWAY, SinkLink
 from engine.sources.packets import Packet
 
 TOGETHER_LOCK = "500ms"

@@ -11,12 +11,12 @@ from typing import Final, Literal
 
 from engine.commit.task_states import Cursor
 from engine.plan.model import Plan
-from engine.postgres.sink_link import SinkLink
+from engine.postgres.postgres import SinkLink
 from engine.runtime.checkpoint import note_planned
 from engine.runtime.launches.launch_state import Launch
 from engine.runtime.launches.launched_query import LaunchContext, LaunchedQuery
 from engine.runtime.launches.run_options import RunOptions
-from engine.runtime.limits.execution_mode import ExecutionMode
+from engine.runtime.limits.batch_size import ExecutionMode
 from engine.runtime.planning.batch_planner import BatchPlanner
 from engine.runtime.source import PacketReader
 

@@ -17,8 +17,8 @@ from engine.frames.arrow_frames import encode_frame
 from engine.frames.frames import empty_late
 from engine.operators.operators import Emission
 from engine.plan.build import build_plan
+from engine.plan.catalog import result_feed
 from engine.plan.model import Plan
-from engine.plan.result_feeds import result_feed
 from engine.postgres.fence import claim_epoch
 from engine.sources.packets import Packet
 from tests.derived_log import caused

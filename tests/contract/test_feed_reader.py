@@ -18,8 +18,8 @@ from engine.errors import SourceUnavailable
 from engine.frames.arrow_frames import decode_frame
 from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.frames.frames import HEAD
-from engine.log.feed_ends import feed_ends
 from engine.log.fetched import fetch
+from engine.log.sequences import feed_ends
 from engine.plan.model import Input
 from engine.postgres.postgres import Connection
 from engine.sources.feeds import NO_TS, FeedReader, Limit, ReadRequest, Split

@@ -17,8 +17,8 @@ from engine.expressions.types.types import Schema, parse_type
 from engine.frames.causes import CAUSE_COLUMNS
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
 from engine.operators.tasks.order import NO_LANE
+from engine.plan.catalog import change_feed
 from engine.plan.model import Feed, Input, Plan, RelationSchema
-from engine.plan.result_feeds import change_feed
 from engine.sources.packets import Packet
 from tests.derived_log import derived_rows, read_derived
 from tests.integration.test_sink import QUERY, data, plan, sink_for, table

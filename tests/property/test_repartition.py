@@ -21,8 +21,7 @@ from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.operators.tasks.pipeline import Pipeline
 from engine.operators.tasks.rescaling import repartitioned
 from engine.plan.build import build_plan
-from engine.plan.clock import needs_ticks
-from engine.plan.model import Feed, Plan
+from engine.plan.model import Feed, Plan, needs_ticks
 from engine.plan.operators.operator import Operator
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.plan.operators.stream_table_join import StreamTableJoin

@@ -22,7 +22,7 @@ from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, StateNewer
 from engine.frames.arrow_frames import decode_frame
 from engine.operators.tasks.task import STATE_FORMAT, build_task
-from engine.plan.folding import folded
+from engine.plan.model import folded
 from engine.postgres.postgres import connect
 from engine.runtime.failures import decoded, marked
 from engine.runtime.planning.cursors import CURSOR_FORMAT, require_readable

@@ -26,8 +26,8 @@ from engine.deliveries.deliveries import DeliveryContext, Result
 from engine.deliveries.delivery_kinds import DELIVERY_KINDS
 from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, normalise
+from engine.plan.catalog import result_feed
 from engine.plan.model import Output
-from engine.plan.result_feeds import result_feed
 
 PUT_BACK: Final = "delivery_put_back"
 

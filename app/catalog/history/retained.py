@@ -17,11 +17,11 @@ from app.catalog.stored.state_files import StateFiles
 from app.db.database import raw
 from app.db.tables import counter, feed, head, query, query_status
 from engine.commit.history.retained_commits import RetainedCommit, retained_manifests
-from engine.commit.history.segment_names import names_of
 from engine.log.sequences import LANE_PARTITION
 from engine.plan.catalog import Catalog
 from engine.plan.model import Output, Plan
 from engine.sources.log.replay_reader import replay_feed
+from engine.state.segments.in_manifest import names_of
 
 Kept = Mapping[str, Mapping[str, tuple[int, int]]]
 

@@ -38,8 +38,7 @@ from engine.definition.start import Start
 from engine.errors import CURED_BY_NEW_STATE
 from engine.plan.build import build_plan, fits_stored_state, normalise
 from engine.plan.catalog import Catalog
-from engine.plan.folding import changes_with_readers
-from engine.plan.model import Plan
+from engine.plan.model import Plan, changes_with_readers
 
 # States in which nothing of the query runs, so that it is deleted at once.
 _AT_REST = ("stopped", "failed", "backoff")

@@ -19,8 +19,8 @@ from app.db.tables import RESULT_FEED, feed, relation
 from app.errors.app_errors import Conflict, Fault
 from engine.log.sequences import trim_sequence
 from engine.log.storage import trim_in_steps, trim_partition
+from engine.plan.catalog import CHANGES, change_feed
 from engine.plan.model import Plan
-from engine.plan.result_feeds import CHANGES, change_feed
 from engine.postgres.schemas import schemas_of
 
 _LOGS = """

@@ -24,9 +24,8 @@ from app.http.requests.conditions import Preconditions
 from engine.commit.views import drop_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
-from engine.plan.catalog import CatalogEntry, feed_of, source_entry
-from engine.plan.evolution import column_faults
-from engine.plan.result_feeds import named_result_feed
+from engine.plan.build import column_faults
+from engine.plan.catalog import CatalogEntry, feed_of, named_result_feed, source_entry
 from engine.sources.connector_kinds import control_of
 
 # Parts that stored records were validated by, or their place: they can change only while there are none. For columns see `column_faults`.

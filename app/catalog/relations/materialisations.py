@@ -26,9 +26,8 @@ from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.log.dropped_feeds import drop_feed
 from engine.log.sequences import make_result_feed
 from engine.plan.build import build_plan, fits_stored_state, normalise
-from engine.plan.catalog import Catalog, source_entry
+from engine.plan.catalog import Catalog, change_feed, source_entry
 from engine.plan.model import Output, Plan
-from engine.plan.result_feeds import change_feed
 
 
 def materialisation_of(table: str) -> str:

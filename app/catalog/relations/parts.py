@@ -20,7 +20,7 @@ from app.db.tables import query, query_read, relation
 from app.errors.app_errors import Conflict, Fault
 from engine.errors import Problem
 from engine.log.dropped_feeds import drop_feed
-from engine.plan.evolution import column_faults
+from engine.plan.build import column_faults
 from engine.plan.model import Output, RelationSchema
 
 _WHOLE = relation.c.definition["append_to"].as_string()

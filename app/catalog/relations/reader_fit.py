@@ -19,9 +19,8 @@ from app.db.tables import query, query_read
 from app.errors.app_errors import Conflict, Fault
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid
-from engine.plan.build import build_plan, state_fingerprint
+from engine.plan.build import build_plan, state_fingerprint, with_columns_named
 from engine.plan.catalog import Catalog, CatalogEntry, with_parts
-from engine.plan.evolution import with_columns_named
 
 
 def in_use(name: str, readers: list[str]) -> Conflict:

@@ -24,8 +24,8 @@ from engine.commit.views import add_columns, create_view, drop_view
 from engine.log.dropped_feeds import drop_feed
 from engine.log.sequences import make_result_feed
 from engine.log.storage import find_feed, set_retention
+from engine.plan.catalog import named_result_feed, result_feed
 from engine.plan.model import Output, Plan
-from engine.plan.result_feeds import named_result_feed, result_feed
 
 
 def make_result(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:

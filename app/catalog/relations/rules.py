@@ -13,7 +13,7 @@ from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.expressions.suggestions import hint
 from engine.expressions.values.nested import NO_KEY
-from engine.plan.building.table_limits import check_table_size
+from engine.plan.building.results import check_table_size
 from engine.plan.catalog import feed_of
 from engine.plan.warnings import DefinitionWarning
 from engine.records.inferred import INFER, Inferred

@@ -22,8 +22,7 @@ from engine.commit.history.retained_commits import NOTHING_RETAINED, Retaining
 from engine.commit.task_states import load_committed_state
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
-from engine.plan.folding import folded
-from engine.plan.model import Plan
+from engine.plan.model import Plan, folded
 from engine.postgres.links import LinkedConnection
 from engine.postgres.postgres import LAUNCHES, Connection, borrowed_connection
 from engine.runtime.checkpoint import planned_batch, run_of

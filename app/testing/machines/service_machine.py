@@ -25,7 +25,7 @@ from app.testing.machines.engine_machine import EngineMachine, late_row
 from app.testing.running import Reject, run_case
 from app.testing.sources import Json, in_one_partition, logged
 from engine.definition.relations import TableDefinition
-from engine.plan.clock import needs_ticks
+from engine.plan.model import needs_ticks
 
 RUNNING_S: Final = 120
 """A first query waits for Spark itself to start, which takes half a minute on a busy machine."""

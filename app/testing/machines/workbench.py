@@ -27,8 +27,7 @@ from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.rescaling import repartitioned
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
-from engine.plan.clock import feeds_held_for, needs_ticks
-from engine.plan.model import Input, Plan
+from engine.plan.model import Input, Plan, feeds_held_for, needs_ticks
 from engine.records.canonical import LOGGED, canonicalise
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.admission import Admitted, Backlog, FeedPartition, admit

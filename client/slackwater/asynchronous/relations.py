@@ -13,8 +13,7 @@ from slackwater.definitions import StreamDefinition, TableDefinition, json_of
 from slackwater.errors import Json, RecordsRejected
 from slackwater.frames import arrow_of_stream, concat, pandas_of, polars_of
 from slackwater.parameters import Instant, Key, conditions, instant, json_text, value_text
-from slackwater.rows.reading_options import ReadOptions
-from slackwater.rows.rows import Found, Reading, Rows, single
+from slackwater.rows.rows import Found, Reading, ReadOptions, Rows, single
 from slackwater.transport.batching import Appended, batches, needs_columns
 from slackwater.transport.event_streams import Change, Following
 from slackwater.transport.requests import ARROW_TYPE, JSON_TYPE, Request, new_key, path_of, preconditions, request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, overload
 
 from slackwater.answers.answer_list import StatementResult
 from slackwater.errors import HistoryExpired, Json, NotFound, RowDeleted, RowNotFound
@@ -237,3 +237,18 @@ def sql_body(
     body = {"sql": text, "parameters": parameters, "properties": properties, "variables": variables}
     given = {name: value for name, value in body.items() if value is not None}
     return json_text(given).encode(), {"content-type": JSON_TYPE}
+
+
+class ReadOptions(TypedDict, total=False):
+    """See ``slackwater.rows.rows.Reading``."""
+
+    as_of: Instant | None
+    where: Where | None
+    state: Literal["final", "open", "any"] | None
+    window_from: Instant | None
+    window_to: Instant | None
+    order: Literal["asc", "desc"] | None
+    min_position: Mapping[str, Mapping[str, int]] | None
+    timeout: float | None
+    max_staleness: Duration | None
+    bigints: Literal["number", "string"] | None

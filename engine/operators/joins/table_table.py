@@ -15,7 +15,7 @@ from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, TS, Counters, add_co
 from engine.operators.joins.table_history import complete_results
 from engine.operators.joins.table_sides import Changes, JoinSide, Results, SideBatch, SideReads, has_result, merged_places
 from engine.operators.operators import BatchTime, Operator, OperatorOutput
-from engine.plan.building.table_joins import joined_schema
+from engine.plan.building.join_keys import joined_schema
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.state.segments.ports import SegmentStore
 

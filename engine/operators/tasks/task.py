@@ -46,8 +46,7 @@ from engine.operators.tasks.replay import OPERATOR, replayed_rows
 from engine.operators.tasks.silence import IS_FORCED, REACHED_AT, Advance, Arrivals, Silence
 from engine.operators.tasks.turns import NOTHING, entering, forced_rows, turns
 from engine.plan.lateness import gauges_of
-from engine.plan.model import Plan, Stage
-from engine.plan.task_keys import input_key, task_key
+from engine.plan.model import Plan, Stage, input_key, task_key
 from engine.state.segments.ports import SegmentStore
 
 STATE_FORMAT: Final = 3

@@ -8,9 +8,8 @@ from typing import Literal
 from engine.definition.queries import Join
 from engine.expressions.syntax import parse
 from engine.expressions.types.types import ColumnType
-from engine.plan.building.join_keys import KeyPart
+from engine.plan.building.join_keys import KeyPart, result_key, wider
 from engine.plan.building.scope import Side
-from engine.plan.building.table_joins import result_key, wider
 from engine.sql.tree import Call, Column
 
 

@@ -11,7 +11,6 @@ from uuid import UUID
 
 import structlog
 
-from engine.commit.history.segment_names import names_of
 from engine.commit.removed_records import as_unread
 from engine.commit.task_states import Cursor, Layout, Place, TaskState, begin_state, load_committed_state, load_states, new_layout
 from engine.errors import STATE_CURE, StateCorrupt
@@ -20,6 +19,7 @@ from engine.postgres.postgres import Connection
 from engine.runtime.launches.repartition import shared_out
 from engine.runtime.planning.cursors import Positions, new_cursor, require_readable
 from engine.state.segments.directories import Directories
+from engine.state.segments.in_manifest import names_of
 from engine.state.segments.objects import Objects
 from engine.state.segments.ports import StateStore
 

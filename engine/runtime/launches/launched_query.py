@@ -20,18 +20,15 @@ from engine.commit.sink_batch import Committed
 from engine.commit.task_states import Cursor
 from engine.definition.sources.connector_list import DEFAULT
 from engine.errors import EmissionTooLarge, EngineError
-from engine.plan.clock import feeds_held_for, needs_ticks
-from engine.plan.model import Feed, Plan
-from engine.plan.result_feeds import result_feed
-from engine.postgres.postgres import LAUNCHES, borrowed_connection
-from engine.postgres.sink_link import SinkLink
+from engine.plan.catalog import result_feed
+from engine.plan.model import Feed, Plan, feeds_held_for, needs_ticks
+from engine.postgres.postgres import LAUNCHES, SinkLink, borrowed_connection
 from engine.runtime.blob_files import BlobFolder
 from engine.runtime.checkpoint import begin_run, forget_planned, planned_batch, time_since_planned
 from engine.runtime.failures import decoded
 from engine.runtime.launches.launch_state import Launch, LaunchState, open_state
 from engine.runtime.launches.run_options import BatchProgress, CommittedBatch, RunOptions
-from engine.runtime.limits.batch_size import BatchLimit
-from engine.runtime.limits.execution_mode import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, ExecutionMode
+from engine.runtime.limits.batch_size import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, BatchLimit, ExecutionMode
 from engine.runtime.limits.measurements import Measured
 from engine.runtime.limits.watchdog import Ended, WorkBounds, read_end
 from engine.runtime.planning.cursors import start_positions

@@ -73,7 +73,7 @@ class Effort:
 
         Args:
             batch: its times.
-            phases_ms: Spark's report on the cycle of the batch before it (``engine.spark.streams.reports``); empty if there is none.
+            phases_ms: Spark's report on the cycle of the batch before it (``engine.spark.streams.stopping``); empty if there is none.
             now_s: monotonic seconds.
         """
         if self._newest is not None:

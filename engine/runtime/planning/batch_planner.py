@@ -22,11 +22,9 @@ from engine.log.backlogs import LogPlace, UnreadLook
 from engine.plan.model import Input
 from engine.postgres.postgres import shared_connection
 from engine.runtime.limits.batch_size import BatchLimit
-from engine.runtime.planning.admission import Admitted, Backlog, admit
-from engine.runtime.planning.admitted_groups import admit_groups
+from engine.runtime.planning.admission import Admitted, Backlog, admit, admit_groups
 from engine.runtime.planning.cursors import FeedInputs, Positions, Reach, feeds_of, heads_behind, lanes, new_cursor
-from engine.runtime.planning.source_spec import HoldProgress, SourceSpec, SplitGroup
-from engine.runtime.planning.split_groups import Weighed, grouped
+from engine.runtime.planning.source_spec import HoldProgress, SourceSpec, SplitGroup, Weighed, grouped
 from engine.runtime.planning.unread import UnreadRecords, is_table
 from engine.runtime.planning.upstream import Reached, reached
 from engine.runtime.planning.wall_clock import WallClock

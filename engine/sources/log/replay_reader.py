@@ -18,8 +18,7 @@ from engine.frames.hashing import key_hash
 from engine.log import storage as log
 from engine.operators.tasks.chain import running_schema
 from engine.operators.tasks.replay import OPERATOR, RECORD, STAGE, decoded
-from engine.plan.model import Feed, Plan
-from engine.plan.task_keys import task_key
+from engine.plan.model import Feed, Plan, task_key
 from engine.postgres.postgres import shared_connection
 from engine.sources.feeds import NO_TS, Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.packets import Packet, encode_json

@@ -26,8 +26,7 @@ import pyarrow as pa
 
 from engine.errors import STATE_CURE, DiskFull, ExternalError, StateCorrupt
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.state.segments.ports import SEGMENT_SUFFIX
-from engine.state.segments.segment_ids import checksum_of, new_id
+from engine.state.segments.ports import SEGMENT_SUFFIX, checksum_of, new_id
 
 CACHED_SEGMENTS: Final = 256
 """Open segments per store. They are memory-mapped: the pages are the kernel's to keep, this only bounds mappings."""

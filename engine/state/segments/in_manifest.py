@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from engine.errors import STATE_CURE, StateCorrupt
 from engine.frames.hashing import KeyHash
-from engine.state.segments.ports import SegmentStore, named_segments
-from engine.state.segments.segment_ids import checksum_of, new_id
+from engine.state.segments.ports import SEGMENT_SUFFIX, SegmentStore, checksum_of, named_segments, new_id, task_folder
 
 INLINE: Final = "inline"
 """In a manifest: the segments that it holds."""
@@ -128,3 +127,15 @@ def _decoded(segment_id: str, text: str) -> pl.DataFrame:
     if not isinstance(frame, pl.DataFrame):
         raise StateCorrupt(f"segment {segment_id} is not a table. {STATE_CURE}")
     return frame
+
+
+def names_of(folder: str, manifests: Mapping[tuple[int, int], Mapping[str, Any] | None]) -> Iterable[str]:
+    """Yield the names, below a checkpoint, of all segments that the manifests of tasks name and do not hold themselves.
+
+    Args:
+        folder: of the layout.
+        manifests: (stage, task) → manifest.
+    """
+    for (stage, task), manifest in manifests.items():
+        for segment_id in stored_segments(manifest):
+            yield f"{task_folder(folder, stage, task)}/{segment_id}{SEGMENT_SUFFIX}"

@@ -25,9 +25,8 @@ import pyarrow as pa
 from engine.errors import STATE_CURE, StateCorrupt, StateUnavailable
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.state.segments.files import FileSegmentStore, frame_of
-from engine.state.segments.ports import FIRST_SEGMENTS, OWNERS, SEGMENT_SUFFIX, Stored
+from engine.state.segments.ports import FIRST_SEGMENTS, OWNERS, SEGMENT_SUFFIX, Stored, checksum_of
 from engine.state.segments.segment_cache import SegmentCache, note_use
-from engine.state.segments.segment_ids import checksum_of
 
 SCHEMES: Final = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
 """Of URLs, and how the client's environment variables begin."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
+import time
+import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
@@ -152,3 +155,16 @@ def task_folder(folder: str, stage: int, task: int) -> str:
         task: its ordinal.
     """
     return f"{folder}/{stage}/{task}"
+
+
+_CHECKSUM_AT: Final = len("000000000000-00000000-")
+
+
+def new_id(content: bytes | memoryview) -> str:
+    """Return a new id: ``<seconds since 1970, 12 digits>-<8 random hex digits>-<CRC-32 of the content>``."""
+    return f"{int(time.time()):012d}-{secrets.token_hex(4)}-{zlib.crc32(content):08x}"
+
+
+def checksum_of(segment_id: str) -> str:
+    """Return the checksum in an id."""
+    return segment_id[_CHECKSUM_AT:]

@@ -25,8 +25,7 @@ from engine.errors import (
     StateUnavailable,
 )  # fmt: skip
 from engine.formats.port import RegistryUnavailable
-from engine.runtime.crash_errors import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
-from engine.runtime.failures import WorkerLost
+from engine.runtime.failures import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker, WorkerLost
 from engine.runtime.worker_requirements import WorkersUnfit
 from engine.spark.cluster import ClusterBusy
 

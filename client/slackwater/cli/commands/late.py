@@ -12,10 +12,9 @@ from slackwater.answers.answer_list import SettingAdvice
 from slackwater.blocking.queries import LateRecords
 from slackwater.cli.commands.looking import key_of
 from slackwater.cli.options import completing
-from slackwater.cli.options.asking import confirmed
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
 from slackwater.cli.options.output import event_time, length, shown
-from slackwater.cli.options.pairs import exclude
+from slackwater.cli.options.pairs import confirmed, exclude
 from slackwater.parameters import json_text
 
 SHOWN: Final = 20

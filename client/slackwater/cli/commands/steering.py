@@ -9,10 +9,10 @@ import typer
 from slackwater.blocking.queries import Query
 from slackwater.cli.commands.looking import WAIT_S, seconds_to_wait
 from slackwater.cli.options import completing
-from slackwater.cli.options.asking import confirmed
 from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
 from slackwater.cli.options.naming import Named, named, nothing, path_relation, result_of
+from slackwater.cli.options.pairs import confirmed
 from slackwater.errors import NotFound
 
 _PANEL = "Steering queries"
