@@ -26,11 +26,7 @@ Cursor = psycopg.Cursor[Any]
 
 @dataclass(slots=True)
 class LateLog:
-    """The late records of one query.
-
-    Attributes:
-        bounds: how many are kept, and for how long.
-    """
+    """The late records of one query."""
 
     query_id: UUID
     bounds: LateRecords

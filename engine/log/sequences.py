@@ -104,9 +104,6 @@ class Advance(NamedTuple):
     """The progress of a producer in its feed.
 
     Attributes:
-        feed: its id.
-        next_sequence: number of the next row.
-        reached_ms: see ``SequencedFeed``.
         producer: the query that writes the feed.
         partitions: the least number that it has.
     """

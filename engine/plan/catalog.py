@@ -19,12 +19,7 @@ def change_feed(table: str) -> str:
 
 
 def named_result_feed(kind: str, name: str) -> str:
-    """Return the name of the log feed of a result: that of its changes, or of its records.
-
-    Args:
-        kind: ``stream`` or ``table``.
-        name: of the relation.
-    """
+    """Return the name of the log feed of a result: that of its changes, or of its records."""
     return change_feed(name) if kind == "table" else name
 
 
@@ -38,8 +33,6 @@ class CatalogEntry:
     """One relation.
 
     Attributes:
-        relation: what a reader must know of it.
-        feed: where its records are.
         produced_by: name of the query that writes it, None for a source.
         reads: relations that query reads; empty for a source. Cycles are found with it.
         is_hidden: the caller must not learn of it.

@@ -56,8 +56,6 @@ class RelationSchema:
     """A relation as a reader needs it.
 
     Attributes:
-        name: its public name.
-        kind: stream or table.
         columns: every declared column (unqualified), in declared order.
         key: key columns; may be empty for a stream.
         event_time: the column that holds the event time, or None: the record's own (log) or arrival time.
@@ -114,7 +112,6 @@ class Input:
 
     Attributes:
         alias: prefix of its columns inside the plan.
-        relation: the relation it reads.
         feed: where from.
         columns: the unqualified columns the query needs, key columns included (projection at the source).
         computed: columns that it makes behind those, of any of the relation's.
@@ -162,7 +159,6 @@ class Stage:
     """Operators that run in one task without another exchange. The *running* relation goes through them one after the other.
 
     Attributes:
-        index: 0 for the first.
         schema: columns that enter its operators (qualified): the running relation's and those of every input of the stage.
         running: ``Input.index`` of the running relation; None: what the stage before emits.
         operators: in the order of T9.

@@ -44,11 +44,7 @@ class TextArray(bytes):
 
 
 def array_of(values: pl.Series) -> BooleanArray | BigintArray | TextArray:
-    """Return a column of booleans, integers or texts, at least one of them, as a parameter.
-
-    Args:
-        values: of these; nulls are kept.
-    """
+    """Return a column of booleans, integers or texts, at least one of them, as a parameter; nulls stay nulls."""
     if values.dtype == pl.String:
         return texts_of(values.to_list())
     nulls = values.is_null().to_numpy() if values.null_count() else None

@@ -121,7 +121,6 @@ class SinkLink:
     """The connection for commits of results: one for each slot. It is opened on first use, and may be closed from any thread.
 
     Args:
-        dsn: the database.
         lock_s: how long a statement waits for a foreign lock; None: without limit.
     """
 

@@ -59,9 +59,7 @@ class Java:
     """A Java that can run Spark.
 
     Attributes:
-        home: its home directory.
         version: such as ``17.0.15``.
-        source: where it was found.
         has_vector: it has the module that Spark's launcher requests.
     """
 
@@ -76,8 +74,6 @@ class JavaReport:
     """What ``slackwater doctor`` says about Java.
 
     Attributes:
-        is_usable: Spark can run.
-        detail: what was found.
         remedy: what to do, None when all is well.
     """
 

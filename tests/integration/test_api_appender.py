@@ -21,8 +21,8 @@ from app.http.requests.conditions import Preconditions
 from app.telemetry.setup import Metrics
 from app.upkeep.retention import RetentionLimits, trim_once
 from engine.definition.relations import StreamDefinition
-from engine.log.storage import read_feed
 from engine.postgres.links import LinkedAsyncConnection
+from tests.derived_log import read_feed
 
 JSON = "application/json"
 

@@ -48,9 +48,7 @@ class AsyncClient:
     >>> await client.aclose()
 
     Attributes:
-        queries: all queries.
         connections: how brokers, registries, buckets and databases are reached.
-        api_keys: API keys.
         errors: the list of error codes.
         system: versions, readiness, metrics, functions, the audit log.
 
@@ -59,7 +57,6 @@ class AsyncClient:
         api_key: a key, or a token of the service's issuer; None: what the environment variable SLACKWATER_API_KEY says, if anything.
         timeout: seconds a request may take.
         retries: how often a request is sent that is refused for the moment, or not answered.
-        headers: sent with every request.
         transport: httpx's, instead of connections.
     """
 

@@ -74,11 +74,7 @@ class AsyncQueries:
 
 
 class AsyncQuery:
-    """One query, whether it is there or not.
-
-    Attributes:
-        name: its name.
-    """
+    """One query, whether it is there or not."""
 
     def __init__(self, transport: AsyncTransport, name: str) -> None:
         self._transport = transport

@@ -28,7 +28,6 @@ class AsyncRelation:
 
     Attributes:
         kind: ``streams`` or ``tables``, as paths have it.
-        name: its name.
     """
 
     def __init__(self, transport: AsyncTransport, kind: Literal["streams", "tables"], name: str) -> None:

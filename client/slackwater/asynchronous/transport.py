@@ -15,12 +15,7 @@ from slackwater.transport.requests import EVENT_STREAM, NDJSON_TYPE, Params, Req
 
 
 class AsyncTransport:
-    """Connections to one service.
-
-    Args:
-        http: with the base URL and the headers of every request.
-        retries: how often a request is sent.
-    """
+    """Connections to one service."""
 
     def __init__(self, http: httpx.AsyncClient, retries: Retries) -> None:
         self._http = http

@@ -75,11 +75,7 @@ class Queries:
 
 
 class Query:
-    """One query, whether it is there or not.
-
-    Attributes:
-        name: its name.
-    """
+    """One query, whether it is there or not."""
 
     def __init__(self, transport: Transport, name: str) -> None:
         self._transport = transport

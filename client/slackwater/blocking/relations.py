@@ -29,7 +29,6 @@ class Relation:
 
     Attributes:
         kind: ``streams`` or ``tables``, as paths have it.
-        name: its name.
     """
 
     def __init__(self, transport: Transport, kind: Literal["streams", "tables"], name: str) -> None:

@@ -141,11 +141,7 @@ def single(table: str, key: Any, found: Found) -> Json:
 
 
 class SqlResult(Sequence[Json]):
-    """The result of an SQL script; as a sequence: the rows of its last statement with rows.
-
-    Attributes:
-        statements: outcome of each statement, in order.
-    """
+    """The result of an SQL script; as a sequence: the rows of its last statement with rows."""
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
         self.statements = tuple(StatementResult(each) for each in answer["results"])
@@ -209,12 +205,7 @@ class SqlResult(Sequence[Json]):
 
 @dataclass(frozen=True, slots=True)
 class PushedRow:
-    """A row of a push query.
-
-    Attributes:
-        op: ``upsert`` or ``delete``.
-        row: columns by name.
-    """
+    """A row of a push query; ``op`` is ``upsert`` or ``delete``."""
 
     op: str
     row: Json

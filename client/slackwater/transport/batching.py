@@ -27,7 +27,6 @@ class Batch:
 
     Attributes:
         first: index of its first record among all appended ones, from 0.
-        count: number of records.
     """
 
     body: bytes
@@ -42,8 +41,6 @@ class Rejected:
 
     Attributes:
         index: its index among all appended records, from 0.
-        code: why.
-        detail: what is wrong with it.
     """
 
     index: int
@@ -58,11 +55,9 @@ class Appended:
     Attributes:
         count: appended records; they are durable.
         offsets: of each batch: partition, first and last offset, count.
-        rejected_count: number of rejected records.
         rejected: these, each with its index and reason; of each batch at most the first thousand.
         older_count: for change events: events left out, because a newer one of their key came before.
         warnings: possible surprises of the appended records.
-        batches: number of requests.
     """
 
     count: int = 0

@@ -23,7 +23,6 @@ class Event:
     Attributes:
         kind: such as ``change``, ``snapshot``, ``snapshot_end``, ``position``, ``reconnect``, ``reset``, ``row``.
         id: the cursor behind it; empty: there is none to come back with.
-        data: its JSON.
     """
 
     kind: str
@@ -65,7 +64,6 @@ class Following:
     event's id as ``Last-Event-ID``, so nothing is missed and nothing comes twice.
 
     Attributes:
-        path: of the events.
         params: of the first request, where there is no cursor yet.
         cursor: id of the last event.
     """
@@ -119,14 +117,12 @@ class Change:
     Attributes:
         kind: ``change``, ``snapshot``, or ``snapshot_end``, which has no row.
         op: ``upsert``, ``delete``, or ``append`` of a stream.
-        key: the key's columns.
-        row: the row; None of a delete.
+        row: None of a delete.
         event_time_ms: the time of the result; None at ``snapshot_end``.
         partition: where in the log; None of a row of a snapshot.
         offset: the place in the partition.
         is_replayed: it came of a replayed late record.
         cursor: give it to ``changes(cursor=…)`` to go on behind it, in another process too.
-        data: all of it as JSON.
     """
 
     kind: str

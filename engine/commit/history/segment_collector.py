@@ -127,8 +127,6 @@ class Look:
     """The result of a look at all queries.
 
     Attributes:
-        removed: number of removed segments.
-        removed_bytes: of these.
         is_pressing: some query has too many segments that are not settled yet: look again soon.
     """
 

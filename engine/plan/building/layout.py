@@ -37,13 +37,11 @@ class Layout:
     """What the plan is put together from; every text in it is canonical.
 
     Attributes:
-        joins: in order.
         running: the running relation behind the joins.
         source_where: ``from.where``: of a stream over the relation's own names, of a table over qualified ones.
         where: the condition after the joins.
         grouping: the aggregation.
         selected: the ``select``.
-        output: the result.
     """
 
     scope: Scope

@@ -19,7 +19,6 @@ class PlannedJoin:
 
     Attributes:
         join: as the user gave it.
-        side: the joined relation.
         parts: what meets: for a table its key columns in order.
         is_foreign_key: the tables do not meet on both primary keys.
         left_retention_ms: R of the running table before the join, None for a stream and where it is unversioned.

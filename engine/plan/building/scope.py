@@ -34,7 +34,6 @@ class Side:
 
     Attributes:
         alias: prefix of its columns.
-        entry: the relation.
         pointer: where the definition names it.
     """
 

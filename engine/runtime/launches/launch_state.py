@@ -34,7 +34,6 @@ class LaunchState:
     """The committed state at the start of a launch.
 
     Attributes:
-        first_batch: number of its first batch.
         cursor: where its first batch begins.
         layout: of the state, for the plan's number of tasks.
     """
@@ -146,11 +145,6 @@ def _named(layout: Layout, states: Mapping[Place, TaskState]) -> set[str]:
 
 def require_segments(segments: StateStore, layout: Layout, states: Mapping[Place, TaskState]) -> None:
     """Refuse state that names missing segments, before any use of it.
-
-    Args:
-        segments: of the checkpoint.
-        layout: of the state.
-        states: of all tasks.
 
     Raises:
         StateCorrupt: says which are missing.

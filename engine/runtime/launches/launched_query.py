@@ -62,12 +62,6 @@ class LaunchContext:
     def open(cls, plan: Plan, launch: Launch, dsn: str, options: RunOptions) -> LaunchContext:
         """Find where a query resumes. Its launch holds the fence (``claim_epoch``), and its output exists.
 
-        Args:
-            plan: what it does.
-            launch: which launch.
-            dsn: the database of feeds and results.
-            options: how it runs.
-
         Raises:
             SourceUnavailable: a feed cannot be read now.
             StateCorrupt: the state is damaged or lacks files.

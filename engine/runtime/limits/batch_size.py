@@ -36,12 +36,6 @@ class BatchSize:
 
         If the batch emitted more than half of ``most_bytes``, the next one shrinks in proportion. If a reduced batch emitted less than a
         quarter, the next one is twice as large.
-
-        Args:
-            rows: its records.
-            emitted_bytes: what it emitted.
-            limit: of the slot.
-            most_bytes: what a batch may emit.
         """
         before = self._rows
         if rows and emitted_bytes > most_bytes // 2:

@@ -57,11 +57,7 @@ class _Done:
 
 
 class Effort:
-    """The batches of one launch in the last ``WINDOW_S``.
-
-    Args:
-        now_s: monotonic seconds.
-    """
+    """The batches of one launch in the last ``WINDOW_S``."""
 
     def __init__(self, now_s: float) -> None:
         self._began_s = now_s

@@ -25,8 +25,6 @@ class Backlog:
     """The unread records of one feed partition.
 
     Attributes:
-        feed: name of the feed.
-        partition: partition of it.
         start: offset of the next record.
         chunks: the next ones in offset order.
         is_table: some table of the query reads this feed and no stream does.

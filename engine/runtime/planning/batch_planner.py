@@ -106,12 +106,7 @@ class BatchPlanner:
         self._targets = self._ends_now(None)
 
     def unread(self, cursor: Cursor, ends: Mapping[str, Mapping[str, int]]) -> list[LogPlace]:
-        """Return what a look from a cursor on will ask of logs; nothing if it also needs files, or the progress of derived feeds' producers.
-
-        Args:
-            cursor: of the query.
-            ends: see ``has_read``.
-        """
+        """Return what a look from a cursor on will ask of logs; nothing if it also needs files, or the progress of derived feeds' producers."""
         is_asked_together = all(reader.is_asked_in_one_statement for reader, inputs in self._feeds if inputs)
         if not is_asked_together or any(reader.feed.log_feed not in ends for reader, inputs in self._feeds if inputs):
             return []

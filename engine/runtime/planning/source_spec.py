@@ -40,12 +40,9 @@ class SourceSpec:
 
     Attributes:
         dsn: database of the log.
-        inputs: the plan's inputs.
-        tasks: number of the query's tasks.
         start: where the first batch of this launch begins.
         limit: bound of one batch.
         cores: how many splits are read at once; 0: the batch is read as a whole, because the query shares its slot.
-        clock: see ``Clock``.
         release: the newest request to release at once what is due (J11). If the cursor has another number, the next batch brings
             the request to every task.
         replays: reads late records that a user replays; None if the plan takes none.

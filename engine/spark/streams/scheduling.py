@@ -339,7 +339,6 @@ class Silence:
     If Spark waited, it would ask every 50 ms: each time a call over a socket and a line in its log, 2 % of a core for an idle query.
 
     Args:
-        clock: monotonic seconds.
         sleep: sleeps for a number of seconds, or less.
     """
 

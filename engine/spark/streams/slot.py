@@ -86,8 +86,6 @@ class Slot:
     """One stream. Create it, add its first queries, start it. Methods may be called from any thread.
 
     Args:
-        dsn: the database of results.
-        name: of the stream.
         pool: number of a shared slot, for any number of queries; None: a slot of one query.
         is_trial: one query, with batches as small as in a shared slot.
         on_end: called in a separate thread when the stream ends without a call of ``stop``.

@@ -63,12 +63,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class SlotManager:
-    """The slots of one session.
-
-    Args:
-        dsn: the database of feeds and results.
-        is_alive: whether the session still works.
-    """
+    """The slots of one session."""
 
     def __init__(self, spark: SparkSession, dsn: str, is_alive: Callable[[], bool]) -> None:
         self._spark, self._dsn, self._is_alive = spark, dsn, is_alive

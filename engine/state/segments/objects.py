@@ -189,12 +189,7 @@ class Objects:
 
 
 class ObjectSegmentStore(FileSegmentStore):
-    """Segments of a task as objects, of which files are copies.
-
-    Args:
-        place: of the task.
-        hashing: see ``SegmentStore``.
-    """
+    """Segments of a task as objects, of which files are copies."""
 
     def __init__(self, place: Objects, hashing: KeyHash = UNSEEDED) -> None:
         super().__init__(place.copy_of(place.path), hashing=hashing)

@@ -82,7 +82,6 @@ class Stored:
 
     Attributes:
         name: below the store's root: ``[<checkpoint>/]<folder>/<stage>/<task>/<id>.arrow``.
-        size_bytes: as stored.
     """
 
     name: str
@@ -147,13 +146,7 @@ class StateStore(Protocol):
 
 
 def task_folder(folder: str, stage: int, task: int) -> str:
-    """Return the name of a task's folder below a checkpoint.
-
-    Args:
-        folder: of the layout.
-        stage: its index.
-        task: its ordinal.
-    """
+    """Return the name of a task's folder below a checkpoint."""
     return f"{folder}/{stage}/{task}"
 
 

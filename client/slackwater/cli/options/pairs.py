@@ -17,12 +17,7 @@ def is_given(value: Any) -> bool:
 
 
 def need(option: str, others: Mapping[str, Any]) -> None:
-    """Refuse options that have no effect without another one.
-
-    Args:
-        option: the missing option.
-        others: by name, those that need it.
-    """
+    """Refuse options that have no effect without another one."""
     names = _named(others)
     if names:
         listed, says = _listed(names), "says" if len(names) == 1 else "say"
@@ -30,13 +25,7 @@ def need(option: str, others: Mapping[str, Any]) -> None:
 
 
 def exclude(option: str, others: Mapping[str, Any], why: str) -> None:
-    """Refuse options that have no effect beside another one.
-
-    Args:
-        option: the option that excludes them.
-        others: by name.
-        why: why they have no effect.
-    """
+    """Refuse options that have no effect beside another one."""
     names = _named(others)
     if names:
         listed, has = _listed(names), "has" if len(names) == 1 else "have"

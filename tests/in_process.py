@@ -1,7 +1,7 @@
 """An executor without Spark: one thread of this process runs the batches of all its queries, one after the other.
 
 Planning, reading, operators, state and commits are those of a slot on Spark. It lacks what Spark adds: other processes and hosts, the
-bounds of a worker's time and memory, batches in parts, and a commit beside the next batch. Tests and tools use it.
+bounds of a worker's time and memory, batches in parts, and a commit beside the next batch.
 """
 
 from __future__ import annotations
