@@ -128,10 +128,9 @@ class AsyncRelation:
         answer: Json = await self._transport.json(wanted)
         return answer
 
-    async def rejects(self, reason: str | None = None) -> AsyncGenerator[Reject, None]:
+    def rejects(self, reason: str | None = None) -> AsyncGenerator[Reject, None]:
         """Yield the records that were refused and are kept, all pages."""
-        async for item in self._transport.pages(self._path("rejects"), {"reason": reason}):
-            yield Reject(item)
+        return self._transport.pages(Reject, self._path("rejects"), {"reason": reason})
 
     async def reject_counts(self) -> dict[str, int]:
         """Return how many refused records are kept, by reason."""

@@ -116,13 +116,11 @@ class Client:
 
     def streams(self) -> Generator[RelationAnswer, None, None]:
         """Yield all streams, by name."""
-        for item in self._transport.pages(path_of("streams"), {}):
-            yield RelationAnswer(item)
+        return self._transport.pages(RelationAnswer, path_of("streams"))
 
     def tables(self) -> Generator[RelationAnswer, None, None]:
         """Yield all tables, by name."""
-        for item in self._transport.pages(path_of("tables"), {}):
-            yield RelationAnswer(item)
+        return self._transport.pages(RelationAnswer, path_of("tables"))
 
     def sql(
         self,
@@ -163,11 +161,7 @@ class Client:
 
         A push query has no place to go on from: it ends with its connection. ``changes`` of a table or stream goes on by itself.
 
-        Args:
-            text: the SELECT; statements before it are carried out first.
-            parameters: see ``sql``.
-            properties: see ``sql``.
-            variables: see ``sql``.
+        Statements before the SELECT are carried out first. The arguments are those of ``sql``.
 
         Raises:
             PushFailed: it ended with an error, or because the service stops (``stopping``).

@@ -129,8 +129,7 @@ class Relation:
 
     def rejects(self, reason: str | None = None) -> Generator[Reject, None, None]:
         """Yield the records that were refused and are kept, all pages."""
-        for item in self._transport.pages(self._path("rejects"), {"reason": reason}):
-            yield Reject(item)
+        return self._transport.pages(Reject, self._path("rejects"), {"reason": reason})
 
     def reject_counts(self) -> dict[str, int]:
         """Return how many refused records are kept, by reason."""

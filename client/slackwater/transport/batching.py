@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,15 +85,8 @@ class Appended:
     def with_refusal(self, batch: Batch, error: RecordsRejected) -> Appended:
         """Return the result with one more batch whose records were all rejected."""
         refused = (_rejected(batch.first, fault) for fault in error.errors)
-        return Appended(
-            self.count,
-            self.offsets,
-            self.rejected_count + batch.count,
-            (*self.rejected, *refused),
-            self.older_count,
-            self.warnings,
-            self.batches + 1,
-        )
+        rejected_count = self.rejected_count + batch.count
+        return replace(self, rejected_count=rejected_count, rejected=(*self.rejected, *refused), batches=self.batches + 1)
 
     @property
     def position(self) -> dict[int, int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from slackwater.errors import ChangesReset, ForeignAnswer, Json, ServiceError
 from slackwater.transport.requests import EVENT_STREAM, Params, Request, request
@@ -14,6 +15,8 @@ RECONNECT_SECONDS: Final = (0.1, 0.3, 1.0, 3.0)
 
 SILENCE_SECONDS: Final = 45.0
 """Longer than the service's heartbeat: silence beyond it is a dead connection."""
+
+Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +33,26 @@ class Event:
     data: Json
 
 
-class EventParser:
-    """Cuts chunks of bytes into events, wherever the chunks end. Comments are signs of life only."""
+class ChunkParser(Generic[Parsed]):
+    """Cuts chunks of bytes into parts, wherever the chunks end.
 
-    def __init__(self) -> None:
+    Args:
+        end: of each part.
+        read: returns what a part is; None: a sign of life.
+    """
+
+    def __init__(self, end: bytes, read: Callable[[bytes], Parsed | None]) -> None:
+        self._end, self._read = end, read
         self._rest = b""
 
-    def feed(self, chunk: bytes) -> list[Event]:
-        """Take a chunk; return the events that are complete with it."""
-        *blocks, self._rest = (self._rest + chunk).split(b"\n\n")
-        return [event for block in blocks if (event := _event(block)) is not None]
+    def feed(self, chunk: bytes) -> list[Parsed]:
+        """Take a chunk; return the parts that are complete with it."""
+        *parts, self._rest = (self._rest + chunk).split(self._end)
+        return [found for part in parts if (found := self._read(part)) is not None]
 
 
-def _event(block: bytes) -> Event | None:
+def event_of(block: bytes) -> Event | None:
+    """Read an event; None: a comment."""
     fields: dict[str, str] = {}
     for line in block.decode().split("\n"):
         name, _, value = line.partition(":")
@@ -166,15 +176,3 @@ def line_of(text: str) -> tuple[str, Any] | None:
     except (ValueError, AttributeError, RecursionError) as error:
         raise ForeignAnswer("a push query", f"{text[:80]!r} is no line of the service") from error
     return kind, content
-
-
-class LineParser:
-    """Cuts chunks of bytes into lines, wherever the chunks end."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> list[str]:
-        """Take a chunk; return the lines that are complete with it."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        return [line.decode() for line in lines]
