@@ -81,7 +81,6 @@ class _CachedStatement(sql.Composed):
     _bytes: bytes | None = None
 
     def as_bytes(self, context: AdaptContext | None = None) -> bytes:
-        """See ``sql.Composable``."""
         if self._bytes is None:
             self._bytes = super().as_bytes(context)
         return self._bytes

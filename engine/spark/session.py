@@ -113,13 +113,6 @@ class SparkSettings:
     archive_to: Path | None = None
 
 
-def build_session(settings: SparkSettings) -> SparkSession:
-    """Start the JVM and return the session, with our source registered. See ``start_session``."""
-    session = start_session(settings)
-    register_source(session)
-    return session
-
-
 def import_source() -> Any:
     """Import the module of our source, and with it most of the engine, while a JVM starts. Return the module."""
     return import_module("engine.spark.streams.scheduling")
@@ -201,8 +194,9 @@ def start_session(settings: SparkSettings, prepared: Prepared | None = None) -> 
 
 @contextmanager
 def session_of(settings: SparkSettings) -> Iterator[SparkSession]:
-    """Build a session; stop it and its JVM at the end."""
-    session = build_session(settings)
+    """Start a session with our source registered; stop it and its JVM at the end."""
+    session = start_session(settings)
+    register_source(session)
     gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way to end the JVM
     try:
         yield session

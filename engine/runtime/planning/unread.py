@@ -125,7 +125,6 @@ class UnreadRecords:
         return _until(found, targets[backlog.feed][backlog.partition])
 
     def first_at(self, backlog: Backlog, start: int, end: int, bound_ms: int) -> int:
-        """See ``FeedReader``."""
         with removed_since_the_look():
             return self._readers[backlog.feed].first_at(backlog.partition, start, end, bound_ms)
 

@@ -82,7 +82,6 @@ class FileSegmentStore:
         return segment_id
 
     def load(self, segment_id: str) -> pl.DataFrame:
-        """See ``SegmentStore``."""
         cached = self._open.get(segment_id)
         if cached is not None:
             self._open.move_to_end(segment_id)
@@ -102,7 +101,6 @@ class FileSegmentStore:
         return frame
 
     def release(self, segment_ids: Collection[str]) -> None:
-        """See ``SegmentStore``."""
         for segment_id in segment_ids:
             self._open.pop(segment_id, None)
 
@@ -190,7 +188,7 @@ def _mapped(path: Path) -> pl.DataFrame:
         return frame_of(pa.ipc.open_file(source), path.stem)
 
 
-def frame_of(reader: pa.RecordBatchFileReader, segment_id: str) -> pl.DataFrame:
+def frame_of(reader: pa.RecordBatchFileReader | pa.RecordBatchStreamReader, segment_id: str) -> pl.DataFrame:
     """Return what a reader of Arrow's has, without a copy.
 
     Raises:
@@ -198,5 +196,5 @@ def frame_of(reader: pa.RecordBatchFileReader, segment_id: str) -> pl.DataFrame:
     """
     frame = pl.from_arrow(reader.read_all())
     if not isinstance(frame, pl.DataFrame):
-        raise StateCorrupt(f"segment {segment_id} is not a table")
+        raise StateCorrupt(f"segment {segment_id} is not a table. {STATE_CURE}")
     return frame

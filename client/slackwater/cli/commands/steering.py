@@ -10,7 +10,7 @@ from slackwater.blocking.queries import Query
 from slackwater.cli.commands.looking import WAIT_S, seconds_to_wait
 from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
-from slackwater.cli.options.naming import Named, complete_name, complete_query, named, nothing, path_relation, result_of
+from slackwater.cli.options.naming import Named, complete_name, complete_query, named, nothing, requests_about, result_of
 from slackwater.cli.options.pairs import confirmed
 from slackwater.errors import NotFound
 
@@ -120,7 +120,7 @@ def delete(
         if each.query is not None:
             Query.delete(here.client.query(each.query.name), keep_result=keep_result)
         elif each.relation is not None:
-            path_relation(here.client, each.relation).delete()
+            requests_about(here.client, each.relation.kind, each.relation.name).delete()
         here.output.say(f"{name} is deleted")
     if here.output.as_json:
         here.output.json([{"deleted": name} for name, _ in found])

@@ -11,7 +11,7 @@ import typer
 
 from slackwater.answers.answer_list import OneQueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
-from slackwater.blocking.relations import Relation, Stream, Table
+from slackwater.blocking.relations import Stream, Table
 from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.cli.options.invocation import invocation_of
 from slackwater.errors import NotFound, SlackwaterError
@@ -78,7 +78,7 @@ def named(client: Client, text: str) -> Named:
     relation = None
     for each in ("table", "stream"):
         if relation is None and kind in (None, each):
-            relation = _or_none(client.relation("tables" if each == "table" else "streams", name).info)
+            relation = _or_none(requests_about(client, each, name).info)
     if query is None and relation is None:
         raise nothing(client, kind, name)
     return Named(query, relation)
@@ -100,7 +100,7 @@ def relation_of(client: Client, text: str) -> Stream | Table:
             into = query.definition["into"]
             raise UsageError(f"{name} is a query", f"name what it writes: {into.get('stream') or into.get('table')}")
         kind = found.kind
-    return client.table(name) if kind == "table" else client.stream(name)
+    return requests_about(client, kind, name)
 
 
 def nothing(client: Client, kind: Kind | None, name: str) -> UsageError:
@@ -136,9 +136,9 @@ def inputs_of(definition: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(str(each.get("stream") or each.get("table")) for each in given))
 
 
-def path_relation(client: Client, relation: RelationAnswer) -> Relation:
-    """Return the object for requests about a relation."""
-    return client.table(relation.name) if relation.kind == "table" else client.stream(relation.name)
+def requests_about(client: Client, kind: str, name: str) -> Stream | Table:
+    """Return the object for requests about a stream or a table."""
+    return client.table(name) if kind == "table" else client.stream(name)
 
 
 def _known_names(client: Client, kinds: Iterable[Kind]) -> Iterator[str]:
