@@ -23,9 +23,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 import app
 from app.db.admission import Turns
 from app.db.schema_version import SchemaVersion, refuse_unknown
+from app.settings.settings import Settings
+from engine.deliveries.deliveries import DeliveryContext
 from engine.postgres.links import LinkedAsyncConnection, LinkedConnection, is_usable
 from engine.postgres.postgres import DATABASE_AWAY
 from engine.postgres.schemas import schemas_of
+from engine.sources.control import ServiceContext
 
 # Any number, the same in every process: two processes that start at the same time must not migrate at the same time.
 MIGRATION_LOCK = 0x51AC
@@ -266,3 +269,18 @@ def edit_of_one_moment(engine: sa.Engine, *, is_frozen: bool) -> Iterator[sa.Con
 def raw(connection: sa.Connection) -> psycopg.Connection[Any]:
     """Return the psycopg connection inside, for the connectors' statements in the same transaction."""
     return cast("psycopg.Connection[Any]", connection.connection.driver_connection)
+
+
+def service_context_of(settings: Settings) -> ServiceContext:
+    return ServiceContext(files_root=settings.files_root, dsn=settings.dsn)
+
+
+def delivery_context_of(settings: Settings) -> DeliveryContext:
+    """Return the context of outputs.
+
+    Raises:
+        ValueError: there is no database URL.
+    """
+    if (dsn := settings.dsn) is None:
+        raise ValueError("outputs need a database_url")
+    return DeliveryContext(dsn, settings.delivery_root, settings.secret_sources)

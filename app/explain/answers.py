@@ -12,7 +12,7 @@ from pydantic import Field
 from app.appends.validation import EARLY_MS
 from app.catalog.queries.columns import first_input, result_columns, typed
 from app.catalog.queries.plans import PlannedQuery, get_planned
-from app.explain.rules.facts import Code, Place, Question, Record, Step
+from app.explain.rules.facts import Code, Place, Question, Step
 from app.explain.rules.walk import explain
 from app.explain.sql import StoredFacts
 from app.http.parameters import ParameterFaults, bad_parameter, unknown_parameter
@@ -177,7 +177,10 @@ def question_of(
             "offset", "`partition` and `offset` name one record, which has its own key and time: leave `key` and `at` out"
         )
     if not values and place is None:
-        raise bad_parameter("key", f"the key is missing: {way_to_ask(plan)}; or ask by one of {', '.join(_choices(plan))}")
+        raise bad_parameter(
+            "key",
+            f"the key is missing: {way_to_ask(plan)}; or ask by one of {', '.join(KEY_PREFIX + name for name in _allowed(plan))}",
+        )
     return Question(values, at_ms, place)
 
 
@@ -193,17 +196,16 @@ def answer_question(
         key_columns=[f"{first_input(planned.plan).alias}.{name}" for name in key_columns(planned.plan)],
         at_ms=question.at_ms if place is None or explanation.record is None else explanation.record.event_time_ms,
         answer=_step(explanation.answer),
-        nearest=[_near(record) for record in explanation.nearest],
+        nearest=[
+            NearRecord(event_time_ms=record.event_time_ms, place=_record_place(record.place), is_read=record.is_read)
+            for record in explanation.nearest
+        ],
         steps=[_step(step) for step in explanation.steps],
         position=planned.committed.position,
         stream_time_ms=planned.committed.stream_time_ms,
         committed_at=planned.committed.committed_at,
         stale=planned.row.state != "running",
     )
-
-
-def _near(record: Record) -> NearRecord:
-    return NearRecord(event_time_ms=record.event_time_ms, place=_record_place(record.place), is_read=record.is_read)
 
 
 def _record_place(place: Place) -> RecordPlace:
@@ -240,10 +242,6 @@ def way_to_ask(plan: Plan) -> str:
     if len(columns) == 1:
         return f"`key=…` is a value of {alias}.{columns[0]}"
     return f"ask with {'&'.join(f'{KEY_PREFIX}{name}=…' for name in columns)} (columns of {alias})"
-
-
-def _choices(plan: Plan) -> list[str]:
-    return [KEY_PREFIX + each for each in _allowed(plan)]
 
 
 def _values(plan: Plan, key_texts: list[tuple[str, str]]) -> dict[str, object]:

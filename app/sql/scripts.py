@@ -19,7 +19,7 @@ from app.access.scopes_sql import find_names_sharing
 from app.appends.appender import Appender
 from app.catalog.drivers.sql import warning_of_no_room
 from app.catalog.relations.rules import inferred, warnings_of
-from app.db.service_context import delivery_context_of, service_context_of
+from app.db.database import delivery_context_of, service_context_of
 from app.errors.app_errors import Fault, Forbidden, Unprocessable
 from app.http.answers.record_json import EVENT_TIME, encode_values
 from app.http.parameters import Services, looked_outside, planned, planning_turn

@@ -19,7 +19,6 @@ from app.catalog.stored.feeds_read import FeedEnd, feed_ends, feeds_read
 from app.catalog.stored.queries import query_not_found
 from app.catalog.warned import Reason as Waiting
 from app.db.notifications import wait_for_notification
-from app.errors.app_errors import AppError
 from app.http.answers.documented import answered, problems
 from app.http.examples import STATUS
 from app.http.parameters import Name, OnlyKnownParameters, Services, ServicesOf
@@ -81,15 +80,11 @@ async def _when_reached(services: Services, status: Status, state: str, deadline
             async with services.database.reads.connect() as connection:
                 current = await find_status_by_id(connection, status.query_id)
             if current is None:
-                raise _gone(status)
+                raise query_not_found(status.name)
             left = deadline - time.monotonic()
             if current.has_reached(state) or current.is_final or left <= 0:
                 return current
             await wait_for_notification(event, left)
-
-
-def _gone(status: Status) -> AppError:
-    return query_not_found(status.name)
 
 
 async def _answer(services: Services, status: Status, *, has_tasks: bool) -> StatusAnswer:
@@ -143,7 +138,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
         execution=execution_of(detail.get("execution"), status.commit_age_s),
         limited_by=limit_of(facts),
-        shares=_shares(facts),
+        shares=Shares(**shares_of(facts), busiest_task=busiest_task_of(facts)),
         functions=[FunctionShare(name=name, share=share) for name, share in functions_of(facts).items()],
         delivery=None if delivery is None else _delivery(delivery),
         restorable_since=status.restorable_since,
@@ -194,10 +189,6 @@ def _delivery(facts: DeliveryFacts) -> Delivery:
         attempt=facts.attempt,
         next_attempt_at=facts.next_attempt_at,
     )
-
-
-def _shares(facts: Facts) -> Shares:
-    return Shares(**shares_of(facts), busiest_task=busiest_task_of(facts))
 
 
 async def _reason_for_waiting(services: Services, connection: AsyncConnection, status: Status) -> Waiting | None:

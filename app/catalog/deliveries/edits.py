@@ -16,8 +16,7 @@ import sqlalchemy as sa
 
 from app.catalog.stored.catalog import load_catalog, output_of
 from app.catalog.stored.queries import add_event, find_query
-from app.db.database import raw
-from app.db.service_context import delivery_context_of
+from app.db.database import delivery_context_of, raw
 from app.db.tables import delivery, feed, relation
 from app.http.parameters import Services, looked_outside
 from engine.definition.deliveries.delivery import DeliveryModel, goes_on

@@ -21,7 +21,7 @@ from app.catalog.queries.answers import shown_changes, stored_answer
 from app.catalog.queries.fork_rules import ForkRequest, forked_definition
 from app.catalog.stored.catalog import read_definition
 from app.catalog.stored.queries import QueryRow, find_query, get_query
-from app.catalog.stored.state_files import StateFiles, state_files_of
+from app.catalog.stored.state_files import state_files_of
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import FORK, FORK_WISH
 from app.http.parameters import MAX_NAME_LENGTH, Name, OnlyKnownParameters, Services, ServicesOf, bad_parameter, planned
@@ -99,11 +99,7 @@ async def post_fork(
         raise in_body(error) from error
     work = partial(_forked, services, name, definition, conditions, idempotency_key, body, response)
     async with services.database.control_turns.taken(is_long=True):
-        return await to_thread.run_sync(at_one_commit, services.database.control, _files(services), work)
-
-
-def _files(services: Services) -> StateFiles:
-    return state_files_of(services.settings)
+        return await to_thread.run_sync(at_one_commit, services.database.control, state_files_of(services.settings), work)
 
 
 def _definition(services: Services, name: str, fork_request: ForkBody) -> tuple[QueryDefinition, Target | None]:
@@ -129,7 +125,9 @@ def _forked(
     checkpoint_id: UUID,
     is_held: bool,
 ) -> ForkAnswer | Response:
-    forking = Forking(_files(services), services.settings.limits.fork_bytes, query_id, checkpoint_id, is_held, conditions)
+    forking = Forking(
+        state_files_of(services.settings), services.settings.limits.fork_bytes, query_id, checkpoint_id, is_held, conditions
+    )
 
     def make(response: Response) -> ForkAnswer:
         forked = fork_query(connection, name, definition, forking)
@@ -146,5 +144,5 @@ def taken_over_from(connection: sa.Connection, services: Services, name: str, fo
     stored_fork = find_query(connection, fork)
     if stored_fork is not None:
         refuse_beyond_scope(names_in(read_definition(QueryDefinition, stored_fork.definition)))
-    files, checkpoint_id = _files(services), uuid4()
+    files, checkpoint_id = state_files_of(services.settings), uuid4()
     return take_over(connection, name, TakeOver(fork, checkpoint_id, files, conditions))

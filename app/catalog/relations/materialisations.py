@@ -59,7 +59,7 @@ def materialised_output(stored: RelationRow) -> Output | None:
 
 def output_of_source(name: str, definition: Mapping[str, Any]) -> Output:
     """Return the form of a source table's stored rows, by its stored definition."""
-    return _output(name, source_of("table", definition))
+    return _plan(name, source_of("table", definition), {}).output
 
 
 def follow(
@@ -138,7 +138,3 @@ def _plan(name: str, source: SourceDefinition, catalog: Catalog) -> Plan:
     """Plan the query, also for a definition without ``materialize``, to compare the plans."""
     entry = replace(source_entry(name, source), is_materialised=True)
     return build_plan(_definition(name, source), {**catalog, name: entry})
-
-
-def _output(name: str, source: SourceDefinition) -> Output:
-    return _plan(name, source, {}).output

@@ -18,9 +18,8 @@ from app.catalog.relations.rules import inference_request, inferred, read_source
 from app.catalog.stored.catalog import entry_of
 from app.catalog.stored.relations import Kind, RelationRow, get_relation, list_relations, readers_of
 from app.catalog.warned import shown_warnings
-from app.db.database import raw
+from app.db.database import raw, service_context_of
 from app.db.page_bounds import Most
-from app.db.service_context import service_context_of
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import (
     REGISTERED_STREAM,

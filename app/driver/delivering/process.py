@@ -19,7 +19,7 @@ import structlog
 
 from app.catalog.deliveries import sql as deliveries
 from app.catalog.deliveries.sql import DeliveryLease, DeliveryLost
-from app.db.service_context import delivery_context_of
+from app.db.database import delivery_context_of
 from app.driver.database import DESIRED_STATES, has_parent, listen_forever
 from app.driver.delivering.worker import UNAVAILABLE, Lender, Worker
 from app.settings.settings import Settings

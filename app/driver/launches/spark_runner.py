@@ -12,8 +12,7 @@ import structlog
 from app.access.scopes import is_internal
 from app.catalog.stored.catalog import load_catalog_for, read_definition
 from app.catalog.stored.state_files import checkpoint_directory, state_store_of
-from app.db.database import CONNECT_TIMEOUT_SECONDS
-from app.db.service_context import service_context_of
+from app.db.database import CONNECT_TIMEOUT_SECONDS, service_context_of
 from app.driver.launches.ports import LaunchOrder
 from app.driver.session_start import SessionStart
 from app.settings.settings import Settings
