@@ -13,9 +13,9 @@ import pytest
 from engine.errors import DataInvalid, EpochFenced
 from engine.postgres.postgres import close_shared_connections
 from engine.runtime.executor import Executor, QueryHandle
+from engine.runtime.in_process import InProcessExecutor
 from engine.runtime.launches.run_options import CommittedBatch
 from engine.spark.executor import SparkExecutor
-from tests.in_process import InProcessExecutor
 from tests.launching import (
     DEADLINE_S,
     Launcher,

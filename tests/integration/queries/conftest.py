@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.postgres.postgres import close_shared_connections
-from tests.in_process import InProcessExecutor, InProcessQuery
+from engine.runtime.in_process import InProcessExecutor, InProcessQuery
 from tests.launching import Launcher, emptied
 
 InProcessLauncher = Launcher[InProcessQuery]

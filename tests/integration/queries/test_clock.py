@@ -13,7 +13,7 @@ from psycopg import sql
 
 from engine.errors import UserError
 from engine.plan.model import Plan
-from tests.in_process import InProcessQuery
+from engine.runtime.in_process import InProcessQuery
 from tests.integration.queries.conftest import InProcessLauncher
 from tests.launching import DEADLINE_S
 
