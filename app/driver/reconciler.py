@@ -11,18 +11,9 @@ import psycopg
 import structlog
 
 from app.access import scopes
+from app.catalog.drivers.crash_suspects import has_turn, is_crash_suspect, is_lost, next_turns
 from app.catalog.drivers.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
-from app.catalog.drivers.states import (
-    Desired,
-    DesiredState,
-    HandleKind,
-    State,
-    Status,
-    has_turn,
-    is_crash_suspect,
-    is_lost,
-    next_turns,
-)
+from app.catalog.drivers.states import Desired, DesiredState, HandleKind, State, Status
 from app.catalog.drivers.transitions import LeasedQuery
 from app.driver.launches.ports import Host, LaunchOrder
 from app.driver.leases import Leases

@@ -15,9 +15,9 @@ from typing import TypeVar
 
 import pytest
 
+from app.catalog.drivers.crash_suspects import LOST
 from app.catalog.drivers.lifecycle import Action, Effect, Limits, Snapshot, decide
 from app.catalog.drivers.states import (
-    LOST,
     Desired,
     DesiredState,
     ErrorReport,

@@ -58,7 +58,7 @@ drains releases the lease: its workers end with it.
 23  stopping           outcome lost, gone                                          backoff (same attempt, losses + 1, due at once)
 ==  =================  ==========================================================  ==========================================
 
-Rules 7a to 7c, 12a and 23 find the query that kills its driver: ``app.catalog.drivers.states``. Rule 24 keeps the restart budget for
+Rules 7a to 7c, 12a and 23 find the query that kills its driver: ``app.catalog.drivers.crash_suspects``. Rule 24 keeps the restart budget for
 failures of the query itself: ``app.catalog.drivers.states``.
 
 Two conditions of the driver itself come before the table. Without the lease (L) nothing is written: the handle is stopped, then forgotten. While
@@ -73,8 +73,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
+from app.catalog.drivers.crash_suspects import LOST, is_alone, is_crash_suspect, is_lost, one_more
 from app.catalog.drivers.states import (
-    LOST,
     Desired,
     DesiredState,
     ErrorReport,
@@ -83,12 +83,8 @@ from app.catalog.drivers.states import (
     Outcome,
     State,
     Status,
-    is_alone,
-    is_crash_suspect,
-    is_lost,
     is_outage,
     next_outages,
-    one_more,
 )
 
 

@@ -9,11 +9,9 @@ worker is no outage, though it is an external error: the query may have caused i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
-from uuid import UUID
 
 
 class State(StrEnum):
@@ -156,75 +154,3 @@ def is_outage(error: ErrorReport | None) -> bool:
 def next_outages(outages: int) -> int:
     """Return the number of launches in a row that ended in an outage, plus one."""
     return min(outages + 1, MOST_OUTAGES)
-
-
-LOST = ErrorReport(
-    code="driver_lost",
-    domain="internal",
-    is_retryable=True,
-    detail="the driver that ran this query is gone; the query continues from its last committed batch",
-)
-SUSPECT_AFTER = 2
-"""So many losses of a driver in a row, without a commit in between, make a query a suspect."""
-
-FIRST_GROUP = 8
-"""Suspects that start together at first; half as many with each further loss."""
-
-FIRST_TURN_MS = 10_000
-"""How long a suspect runs before others may start; twice as long with each further loss, for queries that kill slowly."""
-
-MOST_LOSSES = 8
-"""Highest count: the turn is as long as ``healthy_after_ms`` by then."""
-
-
-def is_lost(status: Status, handle: HandleReport) -> bool:
-    """Whether a query that should be alive has lost its driver, or its driver has lost the engine."""
-    is_alive = status.state in (State.STARTING, State.RUNNING)
-    is_ours = handle.kind is not HandleKind.ABSENT and handle.epoch == status.epoch
-    is_dead = handle.kind is HandleKind.DEAD and (handle.error is None or handle.error.code == LOST.code)
-    return is_alive and (not is_ours or is_dead)
-
-
-def is_crash_suspect(status: Status) -> bool:
-    """Whether a query starts only in its turn."""
-    return status.losses >= SUSPECT_AFTER
-
-
-def group_of(status: Status) -> int:
-    """Return how many suspects may have their turn together with this one."""
-    return max(FIRST_GROUP >> (status.losses - SUSPECT_AFTER), 1)
-
-
-def has_turn(status: Status, now_ms: int, longest_ms: int) -> bool:
-    """Whether a suspect has its turn now. The turn lasts until it commits, and at most ``longest_ms``."""
-    if not is_crash_suspect(status) or status.state not in (State.STARTING, State.RUNNING, State.STOPPING):
-        return False
-    turn_ms = min(FIRST_TURN_MS * 2 ** (status.losses - SUSPECT_AFTER), longest_ms)
-    return status.state is not State.RUNNING or now_ms - status.state_since_ms < turn_ms
-
-
-def is_alone(status: Status, now_ms: int, longest_ms: int) -> bool:
-    """Whether a suspect has its turn without any other suspect."""
-    return has_turn(status, now_ms, longest_ms) and group_of(status) == 1
-
-
-def next_turns(waiting: Iterable[tuple[UUID, Status]], with_turn: Iterable[Status]) -> frozenset[UUID]:
-    """Return the suspects that may start now: those with the fewest failures first, as many as their groups allow.
-
-    Args:
-        waiting: suspects that are due.
-        with_turn: suspects that have their turn already.
-    """
-    groups = [group_of(status) for status in with_turn]
-    chosen: set[UUID] = set()
-    for query_id, status in sorted(waiting, key=lambda each: (each[1].attempt, each[1].losses, each[0])):
-        groups.append(group_of(status))
-        if len(groups) > min(groups):
-            break
-        chosen.add(query_id)
-    return frozenset(chosen)
-
-
-def one_more(losses: int) -> int:
-    """Return the number of losses in a row, plus one."""
-    return min(losses + 1, MOST_LOSSES)

@@ -16,8 +16,9 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from app.access.scopes import PREFIX
+from app.catalog.drivers.crash_suspects import LOST
 from app.catalog.drivers.lifecycle import Action
-from app.catalog.drivers.states import LOST, Desired, DesiredState, ErrorReport, Outcome, State, Status
+from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, Outcome, State, Status
 from engine.commit.history.segment_collector import delete_state
 
 Connection = psycopg.Connection[Any]

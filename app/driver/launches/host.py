@@ -16,7 +16,8 @@ from uuid import UUID
 
 import structlog
 
-from app.catalog.drivers.states import LOST, ErrorReport, HandleKind, HandleReport
+from app.catalog.drivers.crash_suspects import LOST
+from app.catalog.drivers.states import ErrorReport, HandleKind, HandleReport
 from app.driver.launches.ports import LaunchOrder
 from engine.errors import DefinitionInvalid, DiskFull, EngineError
 from engine.postgres.postgres import DATABASE_AWAY

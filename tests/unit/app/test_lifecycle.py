@@ -7,23 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from app.catalog.drivers.crash_suspects import LOST, SUSPECT_AFTER, group_of, has_turn, is_alone, next_turns
 from app.catalog.drivers.lifecycle import WAIT, Action, Effect, Limits, Snapshot, backoff_ms, decide
-from app.catalog.drivers.states import (
-    LOST,
-    SUSPECT_AFTER,
-    Desired,
-    DesiredState,
-    ErrorReport,
-    HandleKind,
-    HandleReport,
-    Outcome,
-    State,
-    Status,
-    group_of,
-    has_turn,
-    is_alone,
-    next_turns,
-)
+from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, Outcome, State, Status
 
 LIMITS = Limits(start_timeout_ms=100, stop_timeout_ms=50, healthy_after_ms=200, max_attempts=3)
 NOW = 1_000_000
