@@ -99,6 +99,46 @@ _BODY: dict[str, Any] = {
 _RESPONSES = {200: answered(APPENDED, "The accepted records are appended."), **problems(400, 404, 409, 413, 415, 422, 429)}
 
 
+async def _body_options(
+    request: Request,
+    format: Format = None,  # noqa: A002 - the parameter's name
+    registry: RegistryName = None,
+    subject: Subject = None,
+    message: Message = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    time_unit: TimeUnit = None,
+    decimals: DecimalForm = None,
+    absent: Absent = None,
+    source_table: SourceTable = None,
+) -> BodyOptions | None:
+    parameters = {
+        "registry": registry, "subject": subject, "message": message, "delimiter": delimiter, "encoding": encoding,
+        "time_unit": time_unit, "decimals": decimals, "absent": absent, "source_table": source_table,
+    }  # fmt: skip
+    options = tuple((name, value) for name, value in parameters.items() if value is not None)
+    faults = ParameterFaults()
+    if format is None:
+        for name, _ in options:
+            faults.add(bad_parameter(name, f"belongs to a format; name it: format={' or '.join(POSTED)}"))
+        faults.raise_all()
+        return None
+    known = POSTED.get(format)
+    body_options = BodyOptions(format, media_type_of(request, *(MEDIA_TYPES if known is None else known.media_types)), options)
+    for fault in option_faults(body_options):
+        faults.add(bad_parameter(fault.setting, str(fault)))
+    faults.raise_all()
+    if known is not None and body_options.media_type not in known.media_types:
+        raise UnsupportedMediaType(
+            "unsupported_media_type", f"{format} can be sent as {', '.join(known.media_types)}, not as {body_options.media_type}"
+        )
+    return body_options
+
+
+AskedFormat = Annotated[BodyOptions | None, Depends(_body_options)]
+"""The format that the request names; None: none."""
+
+
 @router.post(
     "/streams/{name}/records",
     summary="Append records to a stream",
@@ -280,46 +320,6 @@ SourceTable = Annotated[
         "(`public.orders`); absent: the table of the first change. Changes of other tables are rejected (`other_table`).",
     ),
 ]
-
-
-async def _body_options(
-    request: Request,
-    format: Format = None,  # noqa: A002 - the parameter's name
-    registry: RegistryName = None,
-    subject: Subject = None,
-    message: Message = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    time_unit: TimeUnit = None,
-    decimals: DecimalForm = None,
-    absent: Absent = None,
-    source_table: SourceTable = None,
-) -> BodyOptions | None:
-    parameters = {
-        "registry": registry, "subject": subject, "message": message, "delimiter": delimiter, "encoding": encoding,
-        "time_unit": time_unit, "decimals": decimals, "absent": absent, "source_table": source_table,
-    }  # fmt: skip
-    options = tuple((name, value) for name, value in parameters.items() if value is not None)
-    faults = ParameterFaults()
-    if format is None:
-        for name, _ in options:
-            faults.add(bad_parameter(name, f"belongs to a format; name it: format={' or '.join(POSTED)}"))
-        faults.raise_all()
-        return None
-    known = POSTED.get(format)
-    body_options = BodyOptions(format, media_type_of(request, *(MEDIA_TYPES if known is None else known.media_types)), options)
-    for fault in option_faults(body_options):
-        faults.add(bad_parameter(fault.setting, str(fault)))
-    faults.raise_all()
-    if known is not None and body_options.media_type not in known.media_types:
-        raise UnsupportedMediaType(
-            "unsupported_media_type", f"{format} can be sent as {', '.join(known.media_types)}, not as {body_options.media_type}"
-        )
-    return body_options
-
-
-AskedFormat = Annotated[BodyOptions | None, Depends(_body_options)]
-"""The format that the request names; None: none."""
 
 
 @asynccontextmanager
