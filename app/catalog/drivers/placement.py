@@ -105,28 +105,28 @@ def state_not_here(name: str, root: UUID | None) -> Reason:
 
 
 def reason_for_waiting(
-    fleet: ReadyDrivers, starting_drivers: int, query: str, root: UUID | None, *, has_results: bool
+    ready: ReadyDrivers, starting_drivers: int, query: str, root: UUID | None, *, has_results: bool
 ) -> Reason | None:
     """Return why a query that is to run has no driver; None: a driver will claim it soon.
 
     Args:
-        fleet: the ready drivers, and the waiting queries, as far as known.
+        ready: the ready drivers, and the waiting queries, as far as known.
         starting_drivers: number of living drivers that are not ready yet.
         query: its name.
         root: its recorded state root, or None.
         has_results: whether it has committed a batch.
     """
-    if not fleet.drivers:
+    if not ready.drivers:
         return DRIVER_STARTING if starting_drivers else NO_DRIVER
     if root is not None:
-        fleet = fleet.of_root(str(root))
-    if not fleet.drivers:
+        ready = ready.of_root(str(root))
+    if not ready.drivers:
         return DRIVER_STARTING if starting_drivers else state_not_here(query, root)
-    if fleet.is_full:
-        leased, caps = sum(load.held for load in fleet.drivers), sum(load.max_queries for load in fleet.drivers)
+    if ready.is_full:
+        leased, caps = sum(load.held for load in ready.drivers), sum(load.max_queries for load in ready.drivers)
         return Reason(
             "waiting_for_place",
-            f"the query waits for a place: {len(fleet.drivers)} ready driver{'s hold' if len(fleet.drivers) > 1 else ' holds'} {leased} of "
+            f"the query waits for a place: {len(ready.drivers)} ready driver{'s hold' if len(ready.drivers) > 1 else ' holds'} {leased} of "
             f"{caps} queries, which is the limit",
             "start another driver, stop a query, or raise SLACKWATER_DRIVER__MAX_QUERIES",
         )
