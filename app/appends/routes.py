@@ -98,6 +98,66 @@ _BODY: dict[str, Any] = {
 }
 _RESPONSES = {200: answered(APPENDED, "The accepted records are appended."), **problems(400, 404, 409, 413, 415, 422, 429)}
 
+_FORMATS: Final = ", ".join(f"`{name}`" for name in POSTED)
+_TEXT: Final[dict[str, Any]] = {"max_length": MAX_NAME_LENGTH, "pattern": r"^[^\x00]+$"}
+
+Format = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description=f"Format of the body, one of {_FORMATS}; absent: its media type gives the format, strictly. `json`, `json_lenient` (as "
+        "ksqlDB reads) and `debezium` (change events, to tables): an array, one value, or lines (`application/x-ndjson`). `avro`: an object "
+        "container file (codecs null and deflate). `protobuf`: messages with their lengths before them, as writeDelimitedTo writes; their "
+        "schema is the newest of `subject`. `delimited` and `string`: lines. `bytes` and `kafka` (as Kafka's serialisers write numbers): "
+        "the body is one record. With `registry` the body is one payload as in a topic, after the id of its schema. Undeclared fields "
+        "are left out.",
+    ),
+]
+RegistryName = Annotated[
+    str | None,
+    Query(**_TEXT, description="For json, json_lenient, avro, protobuf and debezium: the connection of a schema registry."),
+]
+Subject = Annotated[
+    str | None, Query(**_TEXT, description="For protobuf, with `registry`: the subject whose newest schema the messages have.")
+]
+Message = Annotated[
+    str | None, Query(**_TEXT, description="For protobuf, with `subject`: full name of the message; absent: the first.")
+]
+Delimiter = Annotated[str | None, Query(**_TEXT, description="For delimited: one character, TAB or SPACE; absent: a comma.")]
+Encoding = Annotated[str | None, Query(**_TEXT, description="For debezium: `json`, or `avro` with `registry`; absent: json.")]
+TimeUnit = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description="For debezium: the unit of numbers in columns of time and timestamp where an event has no schema: `ms`, `us`, `ns`; "
+        "absent: ms.",
+    ),
+]
+DecimalForm = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description="For debezium: the meaning of texts in decimal columns where an event has no schema: `bytes` "
+        "(decimal.handling.mode=precise) or `text` (string); absent: such an event is rejected.",
+    ),
+]
+Absent = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description="For debezium: columns that changes may lack, separated by commas. They were dropped in the database, and are null from "
+        "then on. Without it, a change without a column that earlier changes had is rejected (`column_gone`).",
+    ),
+]
+SourceTable = Annotated[
+    str | None,
+    Query(
+        **_TEXT,
+        description="For debezium: the tables of the database that the rows are of, with their schemas, separated by commas "
+        "(`public.orders`); absent: the table of the first change. Changes of other tables are rejected (`other_table`).",
+    ),
+]
+
 
 async def _body_options(
     request: Request,
@@ -259,67 +319,6 @@ def _all_refused(appended: Appended) -> Unprocessable:
         f"none of the {appended.rejected_count} records was appended: {reasons}; …/rejects has them",
         [Fault(f"/{record.index}", record.code, record.detail) for record in appended.rejected[:LISTED_FAULTS]],
     )
-
-
-_FORMATS: Final = ", ".join(f"`{name}`" for name in POSTED)
-_TEXT: Final[dict[str, Any]] = {"max_length": MAX_NAME_LENGTH, "pattern": r"^[^\x00]+$"}
-
-Format = Annotated[
-    str | None,
-    Query(
-        **_TEXT,
-        description=f"Format of the body, one of {_FORMATS}; absent: its media type gives the format, strictly. `json`, `json_lenient` (as "
-        "ksqlDB reads) and `debezium` (change events, to tables): an array, one value, or lines (`application/x-ndjson`). `avro`: an object "
-        "container file (codecs null and deflate). `protobuf`: messages with their lengths before them, as writeDelimitedTo writes; their "
-        "schema is the newest of `subject`. `delimited` and `string`: lines. `bytes` and `kafka` (as Kafka's serialisers write numbers): "
-        "the body is one record. With `registry` the body is one payload as in a topic, after the id of its schema. Undeclared fields "
-        "are left out.",
-    ),
-]
-RegistryName = Annotated[
-    str | None,
-    Query(**_TEXT, description="For json, json_lenient, avro, protobuf and debezium: the connection of a schema registry."),
-]
-Subject = Annotated[
-    str | None, Query(**_TEXT, description="For protobuf, with `registry`: the subject whose newest schema the messages have.")
-]
-Message = Annotated[
-    str | None, Query(**_TEXT, description="For protobuf, with `subject`: full name of the message; absent: the first.")
-]
-Delimiter = Annotated[str | None, Query(**_TEXT, description="For delimited: one character, TAB or SPACE; absent: a comma.")]
-Encoding = Annotated[str | None, Query(**_TEXT, description="For debezium: `json`, or `avro` with `registry`; absent: json.")]
-TimeUnit = Annotated[
-    str | None,
-    Query(
-        **_TEXT,
-        description="For debezium: the unit of numbers in columns of time and timestamp where an event has no schema: `ms`, `us`, `ns`; "
-        "absent: ms.",
-    ),
-]
-DecimalForm = Annotated[
-    str | None,
-    Query(
-        **_TEXT,
-        description="For debezium: the meaning of texts in decimal columns where an event has no schema: `bytes` "
-        "(decimal.handling.mode=precise) or `text` (string); absent: such an event is rejected.",
-    ),
-]
-Absent = Annotated[
-    str | None,
-    Query(
-        **_TEXT,
-        description="For debezium: columns that changes may lack, separated by commas. They were dropped in the database, and are null from "
-        "then on. Without it, a change without a column that earlier changes had is rejected (`column_gone`).",
-    ),
-]
-SourceTable = Annotated[
-    str | None,
-    Query(
-        **_TEXT,
-        description="For debezium: the tables of the database that the rows are of, with their schemas, separated by commas "
-        "(`public.orders`); absent: the table of the first change. Changes of other tables are rejected (`other_table`).",
-    ),
-]
 
 
 @asynccontextmanager
