@@ -1,4 +1,4 @@
-"""What tests and benchmarks need to write and read the logs of derived relations."""
+"""What tests and benchmarks need to write and read logs, most of all those of derived relations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.commit.written import SharedRows
 from engine.frames.frames import HEAD, TS
 from engine.log.sequence import CAUSES, Numbered
 from engine.log.sequences import PLACE_COLUMNS, Advance, SequencedFeed, add_partitions, blocks_of, open_sequences, read_sequence
-from engine.log.storage import find_feed
+from engine.log.storage import find_feed, heads, read
 
 SERVICE_COLUMNS = ("_offset", HEAD, *PLACE_COLUMNS)
 """What reading adds to the columns that were appended."""
@@ -72,3 +72,11 @@ def derived_rows(connection: psycopg.Connection[Any], name: str) -> pl.DataFrame
     """Return these rows in one frame with what was appended alone; no columns where there are none."""
     frames = [frame.drop(SERVICE_COLUMNS) for frame in read_derived(connection, name)]
     return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
+
+
+def read_feed(connection: psycopg.Connection[Any], name: str) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield ``(first offset, frame)`` of all data of a feed, partition after partition."""
+    feed = find_feed(connection, name)
+    assert feed is not None
+    for head in heads(connection, feed.id):
+        yield from read(connection, feed.id, head.partition, head.start_offset, head.next_offset)

@@ -23,9 +23,8 @@ from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.log.sequences import make_result_feed
 from engine.log.storage import append_batches, encode_batch, ensure_feed, route
 from engine.plan.build import build_plan
-from engine.plan.catalog import CatalogEntry, source_entry
+from engine.plan.catalog import CatalogEntry, change_feed, source_entry
 from engine.plan.model import Plan
-from engine.plan.result_feeds import change_feed
 from engine.postgres.fence import claim_epoch
 from engine.runtime.executor import QueryHandle
 from engine.runtime.launches.launch_state import Launch

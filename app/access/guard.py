@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.access.audit.refusals import RefusalLog
-from app.access.audit.rules import Refusal, ResourceKind
+from app.access.audit.sql import Refusal, ResourceKind
 from app.access.rules import PRINCIPAL, RULES, STRICTEST, Principal, Reach, Role, beyond_scope, feed_beyond, name_beyond
 from app.access.scopes_sql import find_names_beside, find_names_sharing
 from app.access.tokens.verifying import Authenticator

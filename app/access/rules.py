@@ -40,7 +40,6 @@ class Role(IntEnum):
 
     @classmethod
     def of(cls, text: str) -> Role:
-        """Return the role of that name."""
         return cls[text.upper()]
 
 
@@ -247,13 +246,11 @@ def out_of_scope(principal: Principal, names: Iterable[tuple[str, str | None]]) 
 
 
 def beyond_scope(principal: Principal, faults: Sequence[Fault]) -> Forbidden:
-    """Return the error for these faults of scope."""
     detail = "; ".join(fault.detail for fault in faults)
     return Forbidden("out_of_scope", f"'{principal.name}': {detail}", [fault for fault in faults if fault.pointer])
 
 
 def name_beyond(name: str | None, scope: Scope) -> str:
-    """Return the text that a name is outside of a scope."""
     if name is None:
         return (
             f"a key with a scope ({scope.text}) registers no source whose records are elsewhere, such as files or a topic, and delivers no "
@@ -272,11 +269,6 @@ def feed_beyond(name: str, scope: Scope) -> str:
 
 def refuse_feed_beyond_scope(name: str, pointer: str, names: Iterable[str]) -> None:
     """Refuse a request for the feed of a relation if the feed has relations outside of the caller's scope.
-
-    Args:
-        name: of the relation.
-        pointer: into the body.
-        names: of all relations of the feed.
 
     Raises:
         Forbidden: ``out_of_scope``.
@@ -345,7 +337,6 @@ def make_key() -> NewKey:
 
 
 def digest_of_key(text: str) -> bytes:
-    """Return the digest by which a key is stored and looked up."""
     return hashlib.sha256(text.encode()).digest()
 
 

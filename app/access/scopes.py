@@ -11,11 +11,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from app.access.internal_queries import PREFIX
 from app.errors.app_errors import Unprocessable
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
 from engine.definition.sources.connector import LOG_PREFIX
+
+PREFIX = "materialize:"
+"""Prefix of internal queries' names. A user's query cannot have a colon in its name."""
+
+
+def is_internal(query_name: str) -> bool:
+    """Whether a query belongs to a table, and is created and deleted with it."""
+    return query_name.startswith(PREFIX)
+
 
 PATTERN = r"^[a-z0-9_*]{1,63}$"
 MOST_PATTERNS = 100

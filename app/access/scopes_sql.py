@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.access.internal_queries import PREFIX
 from app.access.rules import scope_in_force
+from app.access.scopes import PREFIX
 from app.db.tables import query, query_read, relation
 
 
@@ -47,7 +47,6 @@ def names_beside(connection: sa.Connection, name: str) -> list[str]:
 
 
 async def find_names_beside(connection: AsyncConnection, name: str) -> list[str]:
-    """See ``names_beside``."""
     return list((await connection.execute(_names_beside(name))).scalars())
 
 
@@ -75,12 +74,10 @@ async def find_feed_within_scope(connection: AsyncConnection, name: str) -> bool
 
 
 def is_feed_within_scope(connection: sa.Connection, name: str) -> bool:
-    """See ``find_feed_within_scope``."""
     scope = scope_in_force()
     return scope is None or all(map(scope.allows, connection.execute(_names_sharing(name)).scalars()))
 
 
 async def find_visible_queries(connection: AsyncConnection, names: Collection[str]) -> frozenset[str]:
-    """Return which of these queries are within the caller's scope."""
     statement = sa.select(query.c.name).where(query.c.name.in_(names), query.c.deleted_at.is_(None), query_is_visible())
     return frozenset((await connection.execute(statement)).scalars())

@@ -33,8 +33,6 @@ class Target:
     Attributes:
         version: of the relation when it was looked up.
         feed_name: the feed's name for readers (``log:departures``).
-        feed_id: id of the log feed.
-        partitions: of the log feed.
     """
 
     relation_id: UUID

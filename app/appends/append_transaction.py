@@ -13,11 +13,11 @@ import polars as pl
 import psycopg
 from psycopg.types.json import Jsonb
 
-from app.access.idempotency.rules import TTL_MS, key_reused
+from app.access.idempotency import TTL_MS, key_reused
 from app.appends.append_targets import Target
 from app.appends.change_positions import lock_origins, newer_alone
-from app.appends.rules import warnings_of
 from app.appends.shared_appends import MOST_BYTES, SharedAppends, SmallAppend
+from app.appends.validation import warnings_of
 from app.errors.app_errors import Unprocessable
 from app.http.values import instant
 from engine.frames.slicing import slices
@@ -101,7 +101,6 @@ class Appended:
     Attributes:
         rejected: the first ``LISTED_REJECTS`` rejected records.
         reasons: reason → number of rejected records.
-        warnings: about the accepted records.
         older: number of change events that were left out (``AppendItem``).
         is_stopping: a record was rejected, and the relation has ``on_bad_record: stop``.
         is_repeated: this request appended nothing; this is the answer of an earlier request with the same idempotency key.
@@ -117,12 +116,10 @@ class Appended:
 
     @property
     def count(self) -> int:
-        """How many records were appended."""
         return sum(part.count for part in self.ranges)
 
     @property
     def rejected_count(self) -> int:
-        """How many records were rejected."""
         return sum(self.reasons.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -388,7 +385,6 @@ def _answer(item: AppendItem, ranges: Iterable[Range]) -> Appended:
 
 
 async def _keep_answer(cursor: Cursor, item: AppendItem, answer: Appended) -> None:
-    """Store the answer for a repeated request."""
     if item.key is not None:
         params = {"response": Jsonb(answer.to_json()), "feed_id": item.target.feed_id, "key": item.key}
         await cursor.execute(STORE_RESPONSE_SQL, params)

@@ -20,10 +20,10 @@ import psycopg
 import psycopg_pool
 from polars.exceptions import PanicException
 
-from app.access.idempotency.rules import digest_of
+from app.access.idempotency import digest_of
 from app.appends.append_targets import Target, TargetCache
 from app.appends.append_transaction import Appended, AppendItem, Outcome, StaleTarget, append_group, append_small
-from app.appends.shared_appends import SharedAppends
+from app.appends.shared_appends import Gathering, SharedAppends
 from app.appends.validation import (
     SMALL_BYTES,
     SmallBody,
@@ -35,7 +35,6 @@ from app.appends.validation import (
 )
 from app.db.admission import MOST_REGISTRY_LOOKUPS
 from app.db.database import AWAY
-from app.db.gathering import Gathering
 from app.errors.app_errors import Unavailable
 from app.telemetry.setup import Metrics
 from engine.errors import InvariantBroken
@@ -85,7 +84,6 @@ class Appender:
 
     Args:
         pool: its own connections, so that appends never wait for reads.
-        metrics: counts appended and rejected records.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Validates posted records: one large body by itself, many small ones together.
+"""Validates posted records: one large body by itself, many small ones together. Warns about valid but unusual ones.
 
 Validation is vectorised, so its cost hardly depends on the number of records: 64 requests of one record each cost little more than one.
 """
@@ -15,6 +15,7 @@ import polars as pl
 
 from app.appends.change_positions import keyed
 from app.catalog.connections.registries import WAIT_S
+from app.http.values import shown
 from engine.formats.bodies.bodies import JSON_TYPES, LINE_TYPES, parse_records
 from engine.formats.bodies.body_formats import BodyOptions, read_posted
 from engine.formats.json.json_reading import JsonReader
@@ -22,6 +23,7 @@ from engine.formats.json.json_records import BodyMalformed, line_bounds, parse_a
 from engine.formats.port import SchemaStore
 from engine.formats.registry.bounded import until
 from engine.plan.model import RelationSchema
+from engine.plan.warnings import DefinitionWarning
 from engine.records.canonical import canonicalise, reject_rows
 
 # Bodies up to this size are validated together with others; a larger one is validated by itself, in a thread.
@@ -36,8 +38,6 @@ class ValidatedBody:
     """Canonical records and rejects of one body; ``offset`` of a reject is its index in the body.
 
     Attributes:
-        accepted: the records.
-        rejects: the others.
         changes: position of each record in its database's log (``change_positions.keyed``); None: the records are no change events.
     """
 
@@ -168,3 +168,40 @@ def _cut(whole: ValidatedBody, bounds: Sequence[int]) -> list[ValidatedBody]:
             refused = refused.with_columns(pl.col("offset") - base)
         parts.append(ValidatedBody(whole.accepted[int(accepted[part]) : int(accepted[part + 1])], refused))
     return parts
+
+
+EARLY_MS = 631_152_000_000
+"""1990-01-01. Seconds since 1970 that are read as milliseconds are before it, and few records are as old."""
+
+
+def warnings_of(relation: RelationSchema, newest_ms: int | None) -> tuple[DefinitionWarning, ...]:
+    """Return the warnings for the client that appended.
+
+    Args:
+        relation: the target of the append.
+        newest_ms: the greatest event time of the accepted records of one request; None if there are none.
+    """
+    if newest_ms is None or newest_ms >= EARLY_MS:
+        return ()
+    pointer, reading, cure = _event_time(relation)
+    detail = f"every record of this request has an event time before 1990, the newest of {shown(newest_ms)}: {reading}"
+    return (DefinitionWarning(pointer, "event_times_before_1990", detail, f"{cure}; nothing if the records are that old"),)
+
+
+def _event_time(relation: RelationSchema) -> tuple[str, str, str]:
+    """Return the definition's field for event times, how they are read, and the cure for a wrong reading."""
+    name = relation.event_time
+    if name is None:
+        return "/event_time", "`$event_time_ms` counts milliseconds since 1970", "send milliseconds"
+    if relation.columns[name].is_integer:
+        unit = relation.event_time_unit
+        cure = 'say what they count with "event_time_unit" (s, ms, us, ns); it can change while the relation has no records'
+        return "/event_time_unit", f"the numbers of column {name!r} are read as {unit} since 1970", cure
+    if relation.event_time_format is not None:
+        return (
+            "/event_time_format",
+            f"the texts of column {name!r} are read by {relation.event_time_format!r}",
+            "correct the format",
+        )
+    cure = "send RFC 3339, or milliseconds; for other numbers declare the column as bigint with an `event_time_unit`"
+    return "/event_time", f"numbers in column {name!r} are read as milliseconds since 1970", cure

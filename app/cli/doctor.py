@@ -12,10 +12,9 @@ import httpx
 import psycopg
 
 from app.access.tokens.issuer_keys import IssuerAway, IssuerKeys
-from app.catalog.connections.stored_secrets import look_at_secrets
-from app.catalog.stored.state_places import state_store_of
-from app.cli.finding import Finding
-from app.cli.machine import examine_machine
+from app.catalog.connections.sql import look_at_secrets
+from app.catalog.stored.state_files import state_store_of
+from app.cli.machine import Finding, examine_machine
 from app.cli.opening import is_in_use
 from app.db.database import CONNECT_TIMEOUT_SECONDS
 from app.db.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresMissing
@@ -128,7 +127,6 @@ def clock_finding(before_s: float, there_s: float, after_s: float) -> Finding:
 
 
 def _secrets(dsn: str, settings: Settings) -> Finding:
-    """Check that the secrets of connections can be decrypted."""
     subject, keys = "Secrets", settings.secret_sources.keys
     try:
         with LinkedConnection.connect(dsn, connect_timeout=CONNECT_TIMEOUT_SECONDS) as connection:

@@ -1,4 +1,4 @@
-"""Requirements of the machine or container: Python, Java, a user with a name, memory, directories. Uses no database and no network."""
+"""Checks of `slackwater doctor` about the machine: Python, Java, a user with a name, memory, directories. Uses no database and no network."""
 
 from __future__ import annotations
 
@@ -8,11 +8,26 @@ import pwd
 import shutil
 import sys
 import tempfile
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from app.cli.finding import Finding
 from app.settings.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        remedy: how to fix a fault; None without one.
+    """
+
+    subject: str
+    is_ok: bool
+    detail: str
+    remedy: str | None = None
+
 
 MINIMUM_PYTHON = (3, 11)
 # With less, an hour of a busy stream's state and log may not fit.

@@ -15,15 +15,13 @@ from slackwater import ServiceError, Unreachable
 from slackwater.cli.options.failing import FAILED, USAGE, CommandFailed
 from slackwater.cli.options.invocation import invocation_of
 
-from app.testing.case import Case
+from app.testing.case import Case, Slicing
 from app.testing.comparing.difference import Line
 from app.testing.expectations import Failure
 from app.testing.machines.engine_machine import EngineMachine
 from app.testing.machines.service import ServiceNotStarted, service
 from app.testing.machines.service_machine import ServiceTests
-from app.testing.running import run_case
-from app.testing.slicing import Slicing
-from app.testing.verdicts import Run, TestResult, verdicts
+from app.testing.running import Run, TestResult, run_case, verdicts
 from engine.definition.queries import MAX_TASKS
 
 _STYLES = {"passed": "green", "failed": "red", "invalid": "red"}

@@ -14,19 +14,17 @@ import sqlalchemy as sa
 from app.access.rules import name_beyond, refuse_beyond_scope, scope_in_force
 from app.access.scopes import feeds_in, named_in
 from app.access.scopes_sql import names_beside
-from app.catalog.functions.sql import with_functions
+from app.catalog.functions import with_functions
 from app.catalog.queries.edits import edit_of
-from app.catalog.queries.previews import Effect
-from app.catalog.queries.previews_sql import effects_of
+from app.catalog.queries.previews import Effect, effects_of
 from app.catalog.relations.edits import changes_of_source
 from app.catalog.relations.results import refuse_if_read
 from app.catalog.relations.rules import check_source, source_warnings
-from app.catalog.stored.catalog import load_catalog, producers_of
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import load_catalog, producers_of, read_definition
 from app.catalog.stored.edit_rules import Change, EditKind
 from app.catalog.stored.queries import QueryRow, find_query
 from app.catalog.stored.relations import find_relation
-from app.db.transactions import raw
+from app.db.database import raw
 from app.errors.app_errors import AppError, Conflict
 from app.sql.catalog.sessions import load_session, relation_of
 from engine.definition.queries import QueryDefinition
@@ -80,7 +78,6 @@ class Picture:
         """Queries of INSERT INTO that were compared already."""
 
     def session(self, settings: Settings, variables: Mapping[str, str]) -> Session:
-        """Return what statements are bound against."""
         relations = {
             name: replace(each, entry=self.catalog.get(each.definition_name, each.entry))
             for name, each in self._session.relations.items()

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter
+from pydantic import Field, model_validator
 
 from app.access.rules import refuse_beyond_scope
-from app.catalog.queries.models import EditChange, EditEffect
+from app.catalog.queries.answers import EditChange, EditEffect, shown_changes, shown_effects
 from app.catalog.relations.rules import read_source
 from app.catalog.stored.relations import find_relation
 from app.catalog.warned import shown_problems, shown_warnings
 from app.comparisons.comparing import Compared, ComparedQuery, Picture, compare_query, compare_source, problems_of_refusal
-from app.comparisons.models import MAX_DEFINITIONS, ComparedItem, ComparisonAnswer, ComparisonBody, DefinitionRequest
 from app.errors.app_errors import AppError, Fault, Unprocessable
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import QUERY, STREAM_DEFINITION, WINDOW_DEFINITION
 from app.http.parameters import LongInspection, OnlyKnownParameters, Services, ServicesOf, planned, planning_turn
 from app.http.requests.bodies import JsonBody, request_body, validated
-from app.sql.faults import of_script, placed
+from app.http.schemas import Answer, ProblemItem, WarningItem
+from app.sql.answers import MAX_SQL_CHARS, of_script, placed
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
+from engine.expressions.model import Model
 from engine.plan.build import read_query
 from engine.records.inferred import INFER
 from engine.sql.scripts import Parsed, parse_script
@@ -34,6 +36,67 @@ from engine.statements.actions import ChangeSetting, CreateQuery, InsertInto, Re
 from engine.statements.binding import bind
 from engine.statements.context.naming import definition_name, folded
 from engine.statements.context.session import Session, Settings
+
+MAX_DEFINITIONS = 1_000
+
+
+class DefinitionRequest(Model):
+    """A definition as a PUT would have it, or statements of SQL that define something."""
+
+    kind: Literal["stream", "table", "query", "sql"] = Field(description="What it defines; `sql`: what the statements say.")
+    name: str | None = Field(default=None, max_length=255, description="Of a stream, a table or a query; of `sql` none.")
+    definition: dict[str, Any] | None = Field(default=None, description="Of a stream, a table or a query.")
+    sql: str | None = Field(
+        default=None,
+        max_length=MAX_SQL_CHARS,
+        description="CREATE STREAM, CREATE TABLE and INSERT INTO … SELECT, as if with OR REPLACE; SET and DEFINE count for the statements "
+        "behind them in this text.",
+    )
+
+    @model_validator(mode="after")
+    def _has_its_parts(self) -> DefinitionRequest:
+        if self.kind == "sql" and self.sql is None:
+            raise ValueError("give the statements in `sql`")
+        if self.kind != "sql" and (self.name is None or self.definition is None):
+            raise ValueError("give `name` and `definition`")
+        return self
+
+
+class ComparisonBody(Model):
+    """Definitions that are to be compared."""
+
+    definitions: list[DefinitionRequest] = Field(
+        min_length=1, max_length=MAX_DEFINITIONS, description="In any order; what depends on others is compared behind them."
+    )
+
+
+class ComparedItem(Answer):
+    """What carrying a definition, or a statement, out would do."""
+
+    index: int = Field(description="Its place among the definitions that were sent, from 0.", examples=[0])
+    statement: str | None = Field(description="Of `sql`: the statement, with the values of its variables; null of others.")
+    properties: dict[str, str] = Field(description="Of `sql`: what SET has said before the statement.")
+    kind: Literal["stream", "table", "query"] | None = Field(description="What it defines; null where it cannot be read.")
+    name: str | None = Field(description="Its name; null where it cannot be read.", examples=["delays"])
+    action: Literal["create", "no_op", "in_place", "repartition", "needs_new_state"] | None = Field(
+        description="`no_op`: it is there, and equal. Of the others see `edit` of `/v1/validations`. null: it cannot be read as far as that."
+    )
+    definition: dict[str, Any] | None = Field(description="With every default spelled out; null where it cannot be read.")
+    changes: list[EditChange] = Field(description="What differs from what is there; empty for `create` and `no_op`.")
+    effects: list[EditEffect] = Field(
+        description="What an edit in place would release, close or remove, as of the last commit; estimates are bounds."
+    )
+    problems: list[ProblemItem] = Field(description="Why it would be refused; empty: it would not.")
+    warnings: list[WarningItem] = Field(description="What may surprise of it; empty for `no_op`.")
+
+
+class ComparisonAnswer(Answer):
+    """What carrying the definitions out would do, one after the other."""
+
+    items: list[ComparedItem] = Field(
+        description="In an order in which they can be carried out, what is depended on first; what cannot be read last."
+    )
+
 
 _MODELS: Final[Mapping[str, Any]] = {"stream": StreamDefinition, "table": TableDefinition}
 MOST_TRIES: Final = 10_000
@@ -263,18 +326,6 @@ def _refused(unit: _Unit, faults: list[Problem]) -> ComparedItem:
 
 
 def _shown(unit: _Unit, found: Compared) -> ComparedItem:
-    effects = [
-        EditEffect(
-            pointer=each.pointer,
-            effect=each.kind,
-            operator=each.operator,
-            at_least=each.least,
-            at_most=each.most,
-            from_ms=each.from_ms,
-            to_ms=each.to_ms,
-        )
-        for each in found.effects
-    ]
     return ComparedItem(
         index=unit.index,
         statement=None if unit.parsed is None else unit.parsed.text,
@@ -283,8 +334,8 @@ def _shown(unit: _Unit, found: Compared) -> ComparedItem:
         name=found.name,
         action=found.action,
         definition=None if found.definition is None else dict(found.definition),
-        changes=[EditChange.model_validate(asdict(change)) for change in found.changes],
-        effects=effects,
+        changes=shown_changes(found.changes),
+        effects=shown_effects(found.effects),
         problems=shown_problems(found.problems),
         warnings=shown_warnings(found.warnings),
     )

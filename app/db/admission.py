@@ -1,18 +1,22 @@
 """Admission control: limits for concurrent work. Work beyond a limit is refused at once, because an endless queue would delay every request.
 
 Waits that cost nothing (long polls, event streams) have no limit.
+
+``Turns`` are the permits for a pool of connections: as many as the pool has, and at most half of them for slow work. A request without a permit
+does not wait for a connection. So a worker thread never waits for a connection while the owners of all connections need a thread to continue.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Self
 
 from prometheus_client import Counter
 
-from app.errors.app_errors import TooManyRequests
+from app.errors.app_errors import TooManyRequests, Unavailable
 from app.settings.limit_settings import LimitSettings
 
 RETRY_AFTER = {"Retry-After": "1"}
@@ -27,7 +31,6 @@ class AdmissionLimit:
     Args:
         limit: largest amount at once; work above the limit is admitted only alone.
         refused: counts refused work.
-        detail: of the error.
     """
 
     def __init__(self, limit: int, refused: Counter, detail: str) -> None:
@@ -112,7 +115,6 @@ class AdmissionLimits:
 
     @classmethod
     def of(cls, limits: LimitSettings, refused: Counter) -> Self:
-        """Build the limits."""
         return cls(
             AdmissionLimit(
                 limits.row_reads,
@@ -142,3 +144,51 @@ class AdmissionLimits:
                 f"{MOST_REGISTRY_LOOKUPS} bodies wait for schemas of a registry; try again at a lower rate",
             ),
         )
+
+
+PATIENCE_SECONDS = 10.0
+"""Longer than a hundred simultaneous edits take. While the database is unreachable, requests must not wait for each other's timeouts."""
+
+
+class Turns:
+    """Permits of one event loop."""
+
+    def __init__(self, size: int) -> None:
+        self._all = asyncio.Semaphore(size)
+        self._long = asyncio.Semaphore(max(1, size // 2))
+
+    @asynccontextmanager
+    async def taken(self, *, is_long: bool = False) -> AsyncIterator[None]:
+        """Hold a permit for the duration of the block.
+
+        Raises:
+            Unavailable: ``database_busy``: no permit was free for ``PATIENCE_SECONDS``.
+        """
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                if is_long:
+                    await self._long.acquire()
+                try:
+                    await self._all.acquire()
+                except BaseException:
+                    if is_long:
+                        self._long.release()
+                    raise
+        except TimeoutError as error:
+            raise database_busy() from error
+        try:
+            yield
+        finally:
+            self._all.release()
+            if is_long:
+                self._long.release()
+
+
+def database_busy() -> Unavailable:
+    """Return the error for a request without a free connection, as opposed to an unreachable database."""
+    return Unavailable(
+        "database_busy",
+        "other requests use every connection of this process that this request may use; try again in a moment, with fewer requests at once "
+        "(SLACKWATER_POOL_SIZE)",
+        headers={"Retry-After": "1"},
+    )

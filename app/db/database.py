@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import psycopg
 import psycopg_pool
@@ -21,10 +21,14 @@ from alembic.config import Config
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 import app
+from app.db.admission import Turns
 from app.db.schema_version import SchemaVersion, refuse_unknown
-from app.db.turns import Turns
+from app.settings.settings import Settings
+from engine.deliveries.deliveries import DeliveryContext
 from engine.postgres.links import LinkedAsyncConnection, LinkedConnection, is_usable
 from engine.postgres.postgres import DATABASE_AWAY
+from engine.postgres.schemas import schemas_of
+from engine.sources.control import ServiceContext
 
 # Any number, the same in every process: two processes that start at the same time must not migrate at the same time.
 MIGRATION_LOCK = 0x51AC
@@ -73,7 +77,6 @@ def engine_for(dsn: str, options: Mapping[str, Any] | None = None, **pooling: An
 
 
 def async_engine_for(dsn: str, options: Mapping[str, Any] | None = None, **pooling: Any) -> AsyncEngine:
-    """Build the same, asynchronous."""
     return create_async_engine(_DIALECT, async_creator=lambda: LinkedAsyncConnection.connect(dsn, **(options or {})), **pooling)
 
 
@@ -118,13 +121,7 @@ class Database:
 
     @classmethod
     def create(cls, dsn: str, pool_size: int, read_timeout_ms: int) -> Self:
-        """Build the pools without connecting; ``open`` connects.
-
-        Args:
-            dsn: of the database.
-            pool_size: connections of each pool.
-            read_timeout_ms: after this time the database cancels a statement that only reads.
-        """
+        """Build the pools without connecting; ``open`` connects."""
         read_options = bounded_reads(read_timeout_ms)
         autocommit_reads = {**read_options, "autocommit": True}
         return cls(
@@ -151,7 +148,6 @@ class Database:
             await pool.open()
 
     async def close(self) -> None:
-        """Close every connection."""
         for pool in (self.appends, self.lookups, self.scans):
             await pool.close()
         await self.reads.dispose()
@@ -218,7 +214,6 @@ class LinkedPool(psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection]):
             await self.putconn(connection)
 
     async def putconn(self, connection: psycopg.AsyncConnection) -> None:
-        """See ``AsyncConnectionPool``."""
         self._borrowed -= 1
         await super().putconn(connection)
 
@@ -235,3 +230,57 @@ def linked_pool(dsn: str, options: Mapping[str, Any] | None = None, *, min_size:
         open=False,
         **pooling,
     )
+
+
+# Any number, the same in every process. Such edits are rare and touch names, catalogs and readers, so one at a time is simple and correct.
+EDIT_LOCK = 0x51AE
+
+
+def lock_edits(connection: sa.Connection) -> None:
+    """Lock against other edits of relations, queries and their readers; the lock lasts until the transaction ends."""
+    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(schemas_of(raw(connection)).lock(EDIT_LOCK))))
+
+
+@contextmanager
+def edit_of_one_moment(engine: sa.Engine, *, is_frozen: bool) -> Iterator[sa.Connection]:
+    """Open the transaction of an edit that copies what queries have committed.
+
+    The lock is taken before the transaction begins. A snapshot from before the wait for the lock would not show the previous edit.
+
+    Args:
+        engine: of edits.
+        is_frozen: every statement sees the database as of the first one (REPEATABLE READ). It may fail with ``SerializationFailure``.
+    """
+    with engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT")
+        connection.execute(sa.select(sa.func.pg_advisory_lock(schemas_of(raw(connection)).lock(EDIT_LOCK))))
+        connection.commit()
+        try:
+            connection.execution_options(isolation_level="REPEATABLE READ" if is_frozen else "READ COMMITTED")
+            with connection.begin():
+                yield connection
+        finally:
+            if not connection.invalidated:  # otherwise the session has ended, and its lock too
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+                connection.execute(sa.select(sa.func.pg_advisory_unlock(schemas_of(raw(connection)).lock(EDIT_LOCK))))
+                connection.commit()
+
+
+def raw(connection: sa.Connection) -> psycopg.Connection[Any]:
+    """Return the psycopg connection inside, for the connectors' statements in the same transaction."""
+    return cast("psycopg.Connection[Any]", connection.connection.driver_connection)
+
+
+def service_context_of(settings: Settings) -> ServiceContext:
+    return ServiceContext(files_root=settings.files_root, dsn=settings.dsn)
+
+
+def delivery_context_of(settings: Settings) -> DeliveryContext:
+    """Return the context of outputs.
+
+    Raises:
+        ValueError: there is no database URL.
+    """
+    if (dsn := settings.dsn) is None:
+        raise ValueError("outputs need a database_url")
+    return DeliveryContext(dsn, settings.delivery_root, settings.secret_sources)

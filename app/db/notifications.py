@@ -66,7 +66,6 @@ class Notifications:
 
     @property
     def waiters(self) -> int:
-        """Number of waiters."""
         return sum(map(len, self._waiters.values()))
 
     def notify(self, query_id: str) -> None:

@@ -73,7 +73,6 @@ def refuse_unknown(connection: psycopg.Connection[Any]) -> SchemaVersion:
 
 
 async def find_schema(connection: AsyncConnection) -> SchemaVersion:
-    """See ``look_at_schema``."""
     is_there = (await connection.execute(sa.text(_IS_THERE))).scalar()
     return _version_of((await connection.execute(sa.text(_VERSION))).scalar() if is_there else None)
 

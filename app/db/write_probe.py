@@ -31,11 +31,7 @@ update of no row fails where transactions are read only. The identifier makes th
 
 
 class WriteProbe:
-    """Tries a write, at most once a second; concurrent callers share one attempt.
-
-    Args:
-        engine: of the database.
-    """
+    """Tries a write, at most once a second; concurrent callers share one attempt."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine

@@ -41,10 +41,6 @@ class Collecting:
     """Collects segments periodically until its process ends.
 
     Args:
-        dsn: of the database.
-        store: has the state of all queries.
-        root: id of this store.
-        retention: the state to keep.
         every_s: seconds between two checks; None: the default of the store.
     """
 
@@ -55,7 +51,6 @@ class Collecting:
         self._is_over = threading.Event()
 
     def start(self) -> None:
-        """Start the thread."""
         threading.Thread(target=self._run, name="collector", daemon=True).start()
 
     def stop(self) -> None:

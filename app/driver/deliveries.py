@@ -29,12 +29,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Delivering:
-    """Starts the process, and restarts it when it has died.
-
-    Args:
-        driver_id: owner of the process's leases.
-        command: to start.
-    """
+    """Starts the process, and restarts it when it has died."""
 
     def __init__(self, driver_id: UUID, command: tuple[str, ...] = COMMAND) -> None:
         self._driver_id, self._command = driver_id, command

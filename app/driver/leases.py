@@ -31,7 +31,6 @@ class Leases:
         driver_id: owner of the leases.
         ttl_ms: lifetime of a lease without renewal.
         root: state root of the queries that it may claim.
-        clock: monotonic seconds.
     """
 
     def __init__(self, driver_id: UUID, ttl_ms: int, root: StateRoot, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,7 +51,6 @@ class Leases:
         return self._renewed_at is not None and (self._clock() - self._renewed_at) * 1000 < self._ttl_ms
 
     def renew(self, connection: psycopg.Connection[Any]) -> None:
-        """Renew every lease that is still this driver's."""
         started_at = self._clock()
         transitions.renew(connection, self._driver_id, self._ttl_ms)
         self._renewed_at = started_at
@@ -98,13 +96,11 @@ class Leases:
         return saved
 
     def note_phase(self, connection: psycopg.Connection[Any], leased: LeasedQuery, phase: str | None) -> None:
-        """Write the phase of a launch."""
         transitions.note_phase(connection, self._driver_id, leased, phase)
 
     def _claimant(self) -> Claimant:
         return Claimant(self._driver_id, self._ttl_ms, self._root.id)
 
     def release(self, connection: psycopg.Connection[Any], query_id: UUID) -> None:
-        """Release one lease."""
         transitions.release(connection, self._driver_id, query_id)
         self._known.discard(query_id)

@@ -29,18 +29,17 @@ from app.catalog.drivers import transitions
 from app.catalog.drivers.lifecycle import Limits
 from app.catalog.drivers.states import State
 from app.catalog.drivers.transitions import LeasedQuery
-from app.catalog.stored.state_places import state_store_of
+from app.catalog.stored.state_files import state_store_of
 from app.db.database import CONNECT_TIMEOUT_SECONDS
 from app.db.schema_version import look_at_schema
 from app.driver.collecting import Collecting
+from app.driver.database import DESIRED_STATES, await_schema, has_parent, listen_forever
 from app.driver.deliveries import Delivering
 from app.driver.launches.host import QueryHost
 from app.driver.launches.launching import FencedLauncher, discard_query
 from app.driver.launches.ports import Runner
 from app.driver.leases import Leases
-from app.driver.notifications import DESIRED_STATES, listen_forever
 from app.driver.reconciler import Reconciler
-from app.driver.schema_fit import await_schema, has_parent
 from app.driver.state_root import StateRoot
 from app.settings.settings import DriverSettings, Settings
 from engine.commit.history.segment_collector import Retention
@@ -74,7 +73,6 @@ class Identity:
 
 
 def limits_of(settings: DriverSettings) -> Limits:
-    """Return the timings of the lifecycle."""
     return Limits(
         start_timeout_ms=settings.start_timeout_ms,
         stop_timeout_ms=settings.stop_timeout_ms,
@@ -87,11 +85,6 @@ def limits_of(settings: DriverSettings) -> Limits:
 
 def run_driver(settings: Settings, make_runner: Callable[[Settings], Runner], identity: Identity) -> int:
     """Run a driver until it is asked to stop. Call this from the main thread; it installs handlers for SIGTERM and SIGINT.
-
-    Args:
-        settings: with a ``database_url``.
-        make_runner: builds the engine, which a thread opens.
-        identity: of this driver.
 
     Returns:
         The exit code. Threads may still hang: exit with ``os._exit``.
@@ -219,7 +212,6 @@ class DriverProcess:
 
     @property
     def _pause_s(self) -> float:
-        """Seconds between two cycles."""
         settings = self._settings
         due_s = (LONGEST_PAUSE_S, settings.heartbeat_ms / 1000, settings.lease_ttl_ms / 3000)
         return max(LEAST_PAUSE_S, min(due_s))

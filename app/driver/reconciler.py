@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import structlog
 
-from app.access import internal_queries
+from app.access import scopes
 from app.catalog.drivers.crash_suspects import has_turn, is_crash_suspect, is_lost, next_turns
 from app.catalog.drivers.lifecycle import WAIT, Action, Effect, Limits, Snapshot, decide
 from app.catalog.drivers.states import Desired, DesiredState, HandleKind, State, Status
@@ -83,18 +83,8 @@ class Reconciler:
         return min((ms for ms in due if ms is not None), default=None)
 
     def hand_over(self, connection: psycopg.Connection[Any], number: int, *, is_internal: bool) -> None:
-        """Hand over the queries that were launched last: stop each in order, and release its lease for another driver.
-
-        Args:
-            connection: to the database.
-            number: of queries.
-            is_internal: whether to hand over internal queries or users'.
-        """
-        queries = [
-            leased
-            for leased in self._leases.leased_queries(connection)
-            if internal_queries.is_internal(leased.name) == is_internal
-        ]
+        """Hand over the queries that were launched last: stop each in order, and release its lease for another driver."""
+        queries = [leased for leased in self._leases.leased_queries(connection) if scopes.is_internal(leased.name) == is_internal]
         movable = [
             leased for leased in queries if leased.desired.wants is not Desired.STOPPED and leased.status.state in _MOVABLE
         ]

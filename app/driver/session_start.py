@@ -15,14 +15,7 @@ from engine.spark.session import Prepared, SparkSettings, import_source, prepare
 
 
 class SessionStart:
-    """A session. It starts when it is needed, or before that in a separate thread.
-
-    Args:
-        of_service: the service's settings.
-
-    Attributes:
-        settings: of the session.
-    """
+    """A session. It starts when it is needed, or before that in a separate thread."""
 
     def __init__(self, of_service: Settings) -> None:
         self.settings = spark_settings(of_service)
@@ -68,7 +61,6 @@ class SessionStart:
 
 
 def spark_settings(of_service: Settings) -> SparkSettings:
-    """Return the settings of a session."""
     spark = of_service.spark
     return SparkSettings(
         data_dir=of_service.data_dir.expanduser().resolve(),

@@ -21,7 +21,6 @@ class ErrorEntry:
     """One code.
 
     Attributes:
-        code: stable snake_case code.
         kind: ``request``: of an answer; ``definition``: of a field of a definition or body; ``statement``: of an SQL statement;
             ``record``: of a rejected record; ``query``: of a query that failed, is retried or waits; ``warning``: of an accepted
             definition or append that may surprise.

@@ -13,8 +13,8 @@ from app.access.rules import WITHHELD, may_see_files
 from app.access.scopes_sql import is_feed_within_scope
 from app.catalog.queries.columns import Values
 from app.catalog.queries.plans import PlannedQuery
-from app.db.log_tables import late_record, reject
-from app.db.transactions import raw
+from app.db.database import raw
+from app.db.tables import late_record, reject
 from app.explain.record_search import ALL_TIME, RecordSearch
 from app.explain.rules.facts import Committed, FoundRecords, LateFact, Place, Record, RejectFact, ResultFact, Versions
 from app.lateness.record_rules import event_time_of, has_all, matches, names_in
@@ -34,7 +34,6 @@ class StoredFacts:
 
     Args:
         connection: in the transaction that found ``query``.
-        query: that the facts are about.
     """
 
     def __init__(self, connection: sa.Connection, query: PlannedQuery) -> None:
@@ -51,7 +50,6 @@ class StoredFacts:
         self._search = RecordSearch(raw(connection), query.committed.position)
 
     def record_at(self, source: Input, place: Place) -> Record | None:
-        """See ``Facts``."""
         part = (
             None if place.part is None else next((lane for lane in self._parts(source) if lane.source_name == place.part), None)
         )
@@ -60,7 +58,6 @@ class StoredFacts:
         return self._search.at(part or source, place)
 
     def records(self, source: Input, values: Values, from_ms: int, to_ms: int) -> FoundRecords:
-        """See ``Facts``."""
         lanes = self._query.plan.lanes_of(source)
         searches = [self._search.between(lane, values, from_ms, to_ms) for lane in lanes]
         records = [record for each in searches for record in each.records]
@@ -68,7 +65,6 @@ class StoredFacts:
         return FoundRecords(records, all(each.is_complete for each in searches), is_trimmed)
 
     def nearest(self, source: Input, values: Values, at_ms: int) -> Sequence[Record]:
-        """See ``Facts``."""
         neighbours = [self._search.around(lane, values, at_ms) for lane in self._query.plan.lanes_of(source)]
         before = [record for each in neighbours for record in each if record.event_time_ms <= at_ms]
         after = [record for each in neighbours for record in each if record.event_time_ms > at_ms]
@@ -81,18 +77,15 @@ class StoredFacts:
         return [lane for lane in self._query.plan.lanes_of(source) if lane.part_of is not None]
 
     def versions(self, source: Input, key: Values, at_ms: int) -> Versions:
-        """See ``Facts``."""
         rows = self._late_rows(
             {f"{source.alias}.{name}": value for name, value in key.items()}, 0, ALL_TIME, "table_history_expired"
         )
         return self._search.versions(source, key, at_ms, {(row.event_time_ms, row.offset) for row in rows})
 
     def read_to_ms(self, source: Input) -> int | None:
-        """See ``Facts``."""
         return self._search.read_to_ms(source)
 
     def late(self, values: Values, from_ms: int, to_ms: int) -> Sequence[LateFact]:
-        """See ``Facts``."""
         return [
             LateFact(
                 row.input,
@@ -114,7 +107,6 @@ class StoredFacts:
         return [row for row in self._connection.execute(statement) if matches(row.record, values)]
 
     def rejects(self, source: Input, values: Values, place: Place | None) -> Sequence[RejectFact]:
-        """See ``Facts``."""
         statement = sa.select(reject).where(reject.c.owner == source.relation.name)
         feeds = {lane.feed.name: lane.source_name for lane in self._parts(source)}
         if place is not None:
@@ -136,7 +128,6 @@ class StoredFacts:
         ]
 
     def results(self, values: Values, from_ms: int, to_ms: int) -> Sequence[ResultFact]:
-        """See ``Facts``."""
         if self._query.plan.output.kind == "stream":
             return self._records_of_result(values, from_ms, to_ms)
         return self._rows_of_result(values, from_ms, to_ms)

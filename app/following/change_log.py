@@ -14,10 +14,10 @@ from typing import Any
 
 import polars as pl
 
-from app.catalog.stored.log_pages import Connection, end_within
+from app.catalog.stored.feeds_read import Connection, end_within
 from app.following.followed import Followed
 from app.http.answers.record_json import FEW_ROWS, encode_keyed
-from app.reads.replay_marks import with_marks
+from app.reads.records import with_marks
 from engine.commit.sink import REPLAYED
 from engine.frames.arrow_frames import decode_frame
 from engine.frames.frames import only
@@ -173,7 +173,6 @@ def _written(followed: Followed, changes: Iterable[tuple[int, int, int, bool, tu
 
 
 def _members(followed: Followed, frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the records of a shared feed that belong to the relation."""
     columns = ("_offset", "_ts", "_op", REPLAYED, *followed.columns.names)
     accepted, _ = canonicalise(frame, followed.relation, time.time_ns() // 1_000_000, LOGGED, followed.member)
     return with_marks(accepted, frame).select(columns)

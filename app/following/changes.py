@@ -16,7 +16,7 @@ from uuid import UUID
 
 import psycopg
 
-from app.catalog.stored.log_pages import Connection
+from app.catalog.stored.feeds_read import Connection
 from app.db.page_bounds import Most
 from app.errors.app_errors import Unavailable
 from app.following import change_log
@@ -24,7 +24,7 @@ from app.following.change_log import STRETCH_BYTES, STRETCH_ROWS, Heads, LogRang
 from app.following.cursors import ChangeCursor
 from app.following.followed import Followed
 from app.following.given_cursors import CursorExpired, bad_cursor, check_cursor, continued
-from app.following.push_events import PushEvent
+from app.following.push import PushEvent
 from app.following.snapshots import hold, read_rows, up_to
 from app.following.tails import new_entries as change_news
 from app.following.tails.new_entries import NewEntries
@@ -58,7 +58,6 @@ class ChangeSource:
 
     @staticmethod
     async def heads_of(connection: Connection, sources: Sequence[ChangeSource]) -> Sequence[Heads | Unavailable]:
-        """See ``Source``."""
         return await change_news.heads_of(connection, [source.followed for source in sources])
 
     @staticmethod
@@ -69,7 +68,6 @@ class ChangeSource:
         *,
         from_oldest: bool = False,
     ) -> Sequence[NewEntries | Unavailable]:
-        """See ``Source``."""
         texts, followed = [source.has_text_numbers for source in sources], [source.followed for source in sources]
         return await change_news.new_entries_of(connection, followed, ends, texts, from_oldest=from_oldest)
 
@@ -100,10 +98,6 @@ class ChangeFollower:
     """One client that follows one relation.
 
     Args:
-        tails: the connections for reads.
-        source: the relation.
-        begun: where it begins.
-        tail: of the source, to wait for new entries.
         most_bytes: a step ends after this many bytes, before its limit; it has at least one event.
 
     Attributes:

@@ -71,7 +71,6 @@ class ChangeCursor:
         return replace(self, offsets=(*self.offsets[:partition], offset, *self.offsets[partition + 1 :]))
 
     def encode(self) -> str:
-        """Return the text of the cursor."""
         before, behind = self.around(0)
         return f"{before}{self.offsets[0]}{behind}"
 

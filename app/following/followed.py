@@ -17,11 +17,9 @@ from app.access.rules import visible
 from app.catalog.relations.materialisations import materialised_output
 from app.catalog.relations.parts import is_part_of
 from app.catalog.stored.catalog import entry_of, output_to_json
-from app.catalog.stored.relations import ROWS, Kind, RelationRow, of_kind
-from app.catalog.stored.targets import entry_of_row
-from app.db.log_tables import feed, incarnation
+from app.catalog.stored.relations import ROWS, Kind, RelationRow, entry_of_row, of_kind
 from app.db.shared_reads import SharedReads
-from app.db.tables import query, relation
+from app.db.tables import feed, incarnation, query, relation
 from app.errors.app_errors import AppError, Conflict, Unavailable
 from app.following.cursors import identity_of
 from app.reads.readable import written
@@ -75,12 +73,10 @@ class Followed:
 
     @property
     def columns(self) -> Schema:
-        """The columns of a row."""
         return self.relation.columns
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The key columns, in order."""
         return self.relation.key
 
     @cached_property
@@ -186,7 +182,6 @@ def _any_of(names: Iterable[str]) -> sa.ColumnElement[Any]:
 
 
 def _read(rows: Sequence[RelationRow], request: _FollowRequest) -> list[_Read]:
-    """Return a relation, and then its parts."""
     row = of_kind(next((row for row in rows if row.name == request.name), None), request.kind, request.name)
     is_bare = request.takes_records and row.origin == "source" and materialised_output(row) is None
     writer, output = written(row) if row.kind == "table" and not is_bare else (row.produced_by, None)

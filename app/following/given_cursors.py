@@ -72,6 +72,5 @@ def check_cursor(followed: Followed, cursor: ChangeCursor, heads: Sequence[tuple
 
 
 def bad_cursor() -> BadRequest:
-    """Return the error for a text that no answer had as its cursor."""
     detail = "take the cursor from `next` or from an event's id, unchanged; it belongs to this path"
     return BadRequest("bad_cursor", detail, [Fault("?cursor", "bad_cursor", detail)])

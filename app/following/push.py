@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import sqlalchemy as sa
 import structlog
@@ -25,10 +25,24 @@ from starlette.types import Send
 from app.access.guard import recheck_of
 from app.db.database import AWAY
 from app.errors.app_errors import BadRequest, Fault, Forbidden, Gone, NotAcceptable, TooManyRequests, Unauthorized, Unavailable
-from app.following.push_events import PushEvent
 from app.following.tails.tails import Tails
 from app.http.parameters import Services
 from app.settings.limit_settings import PushSettings
+
+EventKind = Literal["snapshot", "change", "snapshot_end", "event"]
+
+
+class PushEvent(NamedTuple):
+    """One event, as a follower returns it.
+
+    Attributes:
+        id: the cursor behind the event.
+    """
+
+    kind: EventKind
+    id: str
+    json: str
+
 
 EVENT_STREAM = "text/event-stream"
 RETRY_MS = 1_000
@@ -94,7 +108,6 @@ def refuse_of_pages(request: Request, *names: str) -> None:
 
 
 def events_documented(example: str) -> dict[str, Any]:
-    """Document the event stream beside the JSON form."""
     description = "Server-sent events; `Last-Event-ID` resumes. `reconnect`: reconnect with it. `reset`: start from scratch."
     return {EVENT_STREAM: {"schema": {"type": "string", "description": description}, "example": example}}
 
@@ -129,7 +142,6 @@ class _PushResponse(EventSourceResponse):
         self._frames = frames
 
     async def stream_response(self, send: Send) -> None:
-        """See ``StreamingResponse``."""
         push = self._services.settings.push
         cursor = ""
         async with aclosing(self._frames) as frames:

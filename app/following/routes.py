@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,13 +17,44 @@ from app.following.changes import ChangeFollower, ChangeSource, Start, begin
 from app.following.cursors import MAX_CURSOR_CHARS, ChangeCursor
 from app.following.followed import Followables
 from app.following.given_cursors import read_cursor
-from app.following.models import ChangesAnswer
-from app.following.push import event_stream, events_documented, refuse_of_pages, wants_events
-from app.following.push_events import PushEvent
+from app.following.push import PushEvent, event_stream, events_documented, refuse_of_pages, wants_events
 from app.following.tails.tails import Tails
 from app.http.answers.documented import answered, problems
 from app.http.answers.negotiation import JSON_TYPE
 from app.http.parameters import DEFAULT_LIMIT, MAX_LIMIT, Name, OnlyKnownParameters, Services, ServicesOf
+from app.http.schemas import Answer
+
+
+class Change(Answer):
+    """One change, or one row of a snapshot. A change that comes from a replayed late record also has ``$replayed``: true."""
+
+    kind: Literal["change", "snapshot"] = Field(
+        description="`snapshot`: a row as of the snapshot; `change`: a change of a row, or a record."
+    )
+    op: Literal["upsert", "delete", "append"] = Field(description="`append` in a stream.")
+    partition: int | None = Field(description="Partition of the log; null for a row of a snapshot.")
+    sequence: int | None = Field(
+        default=None, description="Number of the change over all partitions of a derived relation; absent for sources."
+    )
+    part: str | None = Field(
+        default=None,
+        description="The part of the stream that has the record, if a query appends it; absent: the stream's own log.",
+    )
+    offset: int | None = Field(description="Offset in the partition; null for a row of a snapshot.")
+    event_time_ms: int = Field(description="Result time. For a versioned table, keep the greatest of a key, deletes included.")
+    key: dict[str, Any] = Field(description="The key, as columns by name; empty if a stream has no key.")
+    row: dict[str, Any] | None = Field(description="Null for a delete.")
+
+
+class ChangesAnswer(Answer):
+    """A page of changes. There is always a next page."""
+
+    name: str = Field(description="Name of the relation.")
+    phase: Literal["snapshot", "changes"] = Field(description="`snapshot` until all rows of the snapshot are sent.")
+    changes: list[Change] = Field(description="Rows of the snapshot, or changes; empty if there is nothing new.")
+    next: str = Field(description="Cursor to continue with, now or later; the same as an event's id.")
+    caught_up: bool = Field(description="The page reached the end of the log when it was read.")
+
 
 MAX_WAIT_SECONDS = 60
 streams = APIRouter(prefix="/v1/streams", tags=["reads"], dependencies=[OnlyKnownParameters])

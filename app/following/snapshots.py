@@ -15,7 +15,7 @@ from psycopg import sql
 from app.db.page_bounds import Most, row_bytes
 from app.following.cursors import ChangeCursor
 from app.following.followed import Followed
-from app.http.answers.arrow_rows import LEAVES
+from app.http.answers.negotiation import LEAVES
 from app.http.answers.record_json import encode_keyed
 from engine.commit.views import IS_DELETED, RESULT_TIME, history_identifier, view_identifier
 from engine.expressions.types.types import ColumnType

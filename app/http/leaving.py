@@ -15,7 +15,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 from starlette.types import Receive
 
-from app.db.transactions import raw
+from app.db.database import raw
 from app.errors.app_errors import ClientGone
 
 P = ParamSpec("P")

@@ -279,7 +279,6 @@ class ParameterFaults:
 
 
 def unknown_parameter(unknown: list[str], known: list[str]) -> BadRequest:
-    """Return the error for parameters that are none."""
     allowed = f"This path takes {', '.join(known)}" if known else "This path takes none"
     faults, named = [], []
     for name in unknown:
@@ -291,8 +290,12 @@ def unknown_parameter(unknown: list[str], known: list[str]) -> BadRequest:
 
 
 def bad_parameter(name: str, detail: str) -> BadRequest:
-    """Return the error for a parameter with a wrong value."""
     return BadRequest("bad_parameter", f"{name}: {detail}", [Fault(f"?{name}", "bad_parameter", detail)])
+
+
+def parameters_below(request: Request, prefix: str) -> list[tuple[str, str]]:
+    """Return the query parameters whose names begin with a prefix, without it."""
+    return [(name.removeprefix(prefix), value) for name, value in request.query_params.multi_items() if name.startswith(prefix)]
 
 
 def is_name(text: str) -> bool:
@@ -310,5 +313,4 @@ Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description=MOST_OF_PAGE)]
 
 
 def example(value: Any, summary: str) -> dict[str, Any]:
-    """Return one named example in the form of OpenAPI."""
     return {"summary": summary, "value": value}

@@ -17,5 +17,4 @@ SCOPE_KEY = "slackwater.request_id"
 
 
 def request_id_of(scope: Scope) -> str:
-    """Return the id of the request that ``scope`` belongs to."""
     return str(scope.get(SCOPE_KEY, "-"))

@@ -1,4 +1,4 @@
-"""Values in URLs: parse them into the Python type of their column, or refuse them with the expected form. Pure."""
+"""Values in URLs: parse them into the Python type of their column, or refuse them with the expected form; times for people. Pure."""
 
 from __future__ import annotations
 
@@ -227,3 +227,13 @@ _FORMS = {
     "time": "a time of day such as 13:45:00",
     "timestamp": "a time such as 2013-01-01T12:00:00Z",
 }
+
+
+def shown(ms: int | None) -> str:
+    """Return an event time as RFC 3339, with milliseconds only if they are not 0."""
+    if ms is None:
+        return "nothing yet"
+    if not 0 <= ms <= MAX_INSTANT_MS:
+        return f"{ms} ms"
+    text = instant(ms).isoformat(timespec="milliseconds" if ms % 1000 else "seconds")
+    return text.replace("+00:00", "Z")

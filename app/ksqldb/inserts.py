@@ -13,10 +13,8 @@ from app.access.rules import Role, refuse_below
 from app.errors.app_errors import AppError, BadRequest, Fault, Forbidden
 from app.http.parameters import Services
 from app.http.requests.bodies import parse_json, parse_request
-from app.ksqldb.errors import error_body
-from app.ksqldb.pieces import in_pieces
 from app.ksqldb.queries import DELIMITED, JSON
-from app.ksqldb.requests import body_of
+from app.ksqldb.requests import body_of, error_body, in_pieces
 from app.sql.scripts import ScriptRunner, Words
 from engine.sql.lexing.places import Lines, Origin
 from engine.sql.lexing.splitting import Filled
@@ -108,10 +106,6 @@ def _parsed(tree: InsertValues) -> Parsed:
 
 def literal(value: Any, depth: int = 0) -> Node:
     """Return a JSON value as a literal of the language.
-
-    Args:
-        value: from the JSON parser.
-        depth: of the lists and objects around it.
 
     Raises:
         BadRequest: it is nested too deeply.

@@ -14,10 +14,10 @@ import polars as pl
 
 from app.errors.app_errors import AppError
 from app.following.tails.tails import Tails
-from app.http.answers.closing_response import ClosingResponse
+from app.http.answers.negotiation import ClosingResponse
 from app.http.answers.record_json import encode_keyed
 from app.http.parameters import Services
-from app.ksqldb.errors import error_body
+from app.ksqldb.requests import error_body
 from app.sql.catalog.following import Beginning, FrameFollower
 from app.sql.pushes import refuse_too_many
 from app.sql.reads.printing import following_topic, interval_of, relations_on
@@ -38,13 +38,6 @@ async def print_topic(
     services: Services, runner: ScriptRunner, parsed: Parsed, tree: Print, recheck: Callable[[], Awaitable[None]]
 ) -> ClosingResponse:
     """Answer PRINT as ksqlDB's ``/query`` does: two lines about formats, then one for each record.
-
-    Args:
-        services: of the application.
-        runner: binds the statement.
-        parsed: the statement.
-        tree: the same, as a tree.
-        recheck: raises if the client's key is not valid any more.
 
     Raises:
         AppError: there is no such topic, or there are too many streams.
@@ -108,7 +101,6 @@ async def _lines(
 
 
 def _shown(frame: pl.DataFrame, relation: SqlRelation) -> bytes:
-    """Return one line for each record."""
     columns, key = relation.entry.relation.columns, relation.entry.relation.key
     value = columns.select(name for name in columns.names if name not in key)
     keys, _ = encode_keyed(frame, columns, key, has_text_numbers=False)

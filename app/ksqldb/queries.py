@@ -5,32 +5,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import polars as pl
+import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.guard import recheck_of
+from app.catalog.stored.feeds_read import feeds_read, log_ends
+from app.db.tables import commit, query, query_status
 from app.errors.app_errors import AppError, BadRequest, Fault
-from app.http.answers.closing_response import ClosingResponse
+from app.http.answers.negotiation import ClosingResponse
 from app.http.answers.record_json import encode_values
 from app.http.parameters import Services
 from app.http.requests.bodies import parse_request
-from app.ksqldb.errors import Refused, error_body
-from app.ksqldb.pieces import in_pieces
+from app.ksqldb.entities import schema_text, type_text
 from app.ksqldb.printing import print_topic
-from app.ksqldb.requests import StatementRequest, body_of, statement_request
-from app.ksqldb.types import schema_text, type_text
+from app.ksqldb.requests import Refused, StatementRequest, body_of, error_body, in_pieces, statement_request
 from app.sql.pushes import Push, PushedRows, pushing
-from app.sql.reads.current import wait_until_current
 from app.sql.reads.pulls import pull
 from app.sql.scripts import ScriptRunner
 from engine.expressions.types.types import ColumnType, Schema
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import Print, Select
+from engine.statements.context.session import Session, SqlRelation
 from engine.statements.reads.scans import pull_of
 
 router = APIRouter()
@@ -248,3 +251,73 @@ def _value(value: Any, kind: ColumnType) -> Any:
         whole, _, part = value.removesuffix("Z").partition(".")
         return f"{whole}.{part[:3]:0<3}"
     return value
+
+
+LOOK_EVERY_S = 0.1
+
+
+async def wait_until_current(services: Services, session: Session, relation: SqlRelation, most_s: float) -> None:
+    """Wait until every query upstream of a relation has read the current end of its feeds, the furthest upstream first; at most this long.
+
+    Queries that do not run are skipped.
+    """
+    deadline = time.monotonic() + most_s
+    for name in _upstream(session, relation):
+        async with services.database.reads.connect() as connection:
+            query_id = await _query(connection, name)
+            ends = {} if query_id is None else await _ends(connection, query_id)
+        if query_id is None:
+            continue
+        while time.monotonic() < deadline:
+            async with services.database.reads.connect() as connection:
+                if await _has_read(connection, query_id, ends):
+                    break
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _upstream(session: Session, relation: SqlRelation) -> Iterator[str]:
+    """Yield the queries upstream of a relation, each after the queries whose results it reads."""
+    by_name = {each.definition_name: each for each in session.relations.values()}
+    visited: set[str] = set()
+
+    def walk(each: SqlRelation) -> Iterator[str]:
+        for writer in each.writers:
+            if writer in visited:
+                continue
+            visited.add(writer)
+            for read in sorted(each.entry.reads):
+                if read in by_name:
+                    yield from walk(by_name[read])
+            yield writer
+
+    yield from walk(relation)
+
+
+async def _query(connection: AsyncConnection, name: str) -> UUID | None:
+    statement = (
+        sa.select(query.c.id)
+        .join_from(query, query_status)
+        .where(
+            query.c.name == name,
+            query.c.deleted_at.is_(None),
+            query.c.desired_state == "running",
+            query_status.c.state != "failed",
+        )
+    )
+    query_id: UUID | None = (await connection.execute(statement)).scalar_one_or_none()
+    return query_id
+
+
+async def _ends(connection: AsyncConnection, query_id: UUID) -> dict[str, dict[int, int]]:
+    feeds = [feed for feed in await feeds_read(connection, query_id) if feed.traits.is_kept_here]
+    ends = await log_ends(connection, [feed.log_feed for feed in feeds])
+    return {feed.name: ends.get(feed.log_feed, {}) for feed in feeds}
+
+
+async def _has_read(connection: AsyncConnection, query_id: UUID, ends_by_feed: dict[str, dict[int, int]]) -> bool:
+    position = (
+        await connection.execute(sa.select(commit.c.position).where(commit.c.query_id == query_id))
+    ).scalar_one_or_none() or {}
+    return all(
+        position.get(feed, {}).get(str(part), 0) >= end for feed, ends in ends_by_feed.items() for part, end in ends.items()
+    )

@@ -123,7 +123,6 @@ def _object(record: str) -> dict[str, Any] | None:
 
 
 def is_same(written: object, value: object) -> bool:
-    """Return whether a JSON value equals a column's value."""
     if isinstance(value, bool) or isinstance(written, bool):
         return written is value
     if isinstance(value, int | float | Decimal):

@@ -10,13 +10,12 @@ from uuid import UUID, uuid4
 import polars as pl
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.catalog.queries.plans import PlannedQuery
 from app.catalog.stored.queries import add_event
-from app.db.log_tables import counter, late_record
+from app.db.database import raw
 from app.db.page_bounds import Most, bounded
-from app.db.transactions import raw
+from app.db.tables import counter, late_record
 from app.lateness.record_rules import Refusal, refusal_of
 from engine.expressions.types.types import Schema
 from engine.log.storage import append_batches, encode_batches, ensure_feed, heads

@@ -54,12 +54,10 @@ class Advice:
     """The effect that one value of a setting would have had on the records measured so far.
 
     Attributes:
-        value_ms: the value.
         late_count: records that would have been late.
         late_share: of all records measured.
         added_wait_ms: additional wait of a result compared with 0, in event time.
         is_exact: False: the count is an upper bound.
-        is_current: it is the current value.
     """
 
     value_ms: int
@@ -108,11 +106,9 @@ def advise(histogram: Histogram, current_ms: int | None, *, waits: bool = True) 
 
 
 def shown_buckets(histogram: Histogram) -> list[Bucket]:
-    """Return the buckets that have records."""
     return [bucket for bucket in histogram.buckets if bucket.count]
 
 
 def histograms_of(detail: Mapping[str, object] | None) -> dict[str, Counted]:
-    """Return the histograms in a commit's detail, by gauge."""
     by_gauge = (detail or {}).get("lateness", {})
     return dict(by_gauge) if isinstance(by_gauge, Mapping) else {}

@@ -50,11 +50,6 @@ class _Bundle:
 
 
 def console_routes(built: Path = BUILT) -> list[BaseRoute]:
-    """Return the routes of the console.
-
-    Args:
-        built: the directory of the bundle: ``index.html``, and files in ``assets``.
-    """
     bundle = _Bundle(built)
     router = APIRouter(include_in_schema=False)
 

@@ -11,12 +11,10 @@ from app.http.answers.documented import answered, problems
 from app.http.parameters import OnlyKnownParameters
 from app.http.schemas import Answer
 from engine.expressions.aggregates.aggregates import AGGREGATES
-from engine.expressions.documented import Argument, Example
-from engine.expressions.library.function_list import FUNCTIONS
+from engine.expressions.documented import TYPES, Argument, Example
+from engine.expressions.library.function_list import FUNCTIONS, TABLE_FUNCTIONS
 from engine.expressions.library.operator_list import OPERATORS
-from engine.expressions.library.table_functions import TABLE_FUNCTIONS
 from engine.expressions.pseudo_columns import PSEUDO_COLUMNS
-from engine.expressions.types.type_list import TYPES
 
 router = APIRouter(prefix="/v1", tags=["service"], dependencies=[OnlyKnownParameters])
 

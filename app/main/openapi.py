@@ -11,18 +11,17 @@ from pydantic.json_schema import models_json_schema
 from app.access.guard import document_access
 from app.access.keys.routes import ApiKeyBody
 from app.access.tokens.debezium import DebeziumCredentials, DebeziumRefresh
-from app.catalog.connections.models import ConnectionDefinition
-from app.catalog.history.fork_models import ForkBody
-from app.catalog.history.rewind_models import RewindBody
-from app.comparisons.models import ComparisonBody
+from app.catalog.connections.routes import ConnectionDefinition
+from app.catalog.history.rewind_models import ForkBody, RewindBody
+from app.comparisons.routes import ComparisonBody
 from app.errors.error_list import ERRORS, explained_at
 from app.http.answers.documented import TOO_EXPENSIVE, unpacked
 from app.http.answers.problems import ProblemBody
 from app.http.schemas import DesiredStateBody
-from app.lateness.record_models import ReplayBody
-from app.reads.models import LookupBody
+from app.lateness.record_routes import ReplayBody
+from app.reads.routes import LookupBody
 from app.reads.row_filters import COLUMN_PREFIX, KEY_PREFIX
-from app.sql.answers.models import StatementsBody
+from app.sql.answers import StatementsBody
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 

@@ -21,22 +21,21 @@ from app.catalog.query_routes import validations
 from app.catalog.relations import routes as relations
 from app.comparisons import routes as comparisons
 from app.explain import routes as explain
+from app.following import query_events
 from app.following import routes as changes
-from app.following.query_events import routes as query_events
 from app.http.answers.documented import problems
 from app.http.guards.plain_route import PlainRoute
 from app.http.parameters import PageRead
 from app.lateness import record_routes as late_records
 from app.lateness import routes as lateness
-from app.main import error_pages, functions
+from app.main import functions, guide
 from app.reads import record_routes as records
 from app.reads import routes as reads
 from app.sql import routes as statements
+from app.status import drivers as system
+from app.status import history, service
 from app.status import overview_routes as overview
 from app.status import routes as status
-from app.status import service
-from app.status.drivers import routes as system
-from app.status.history import routes as history
 from app.status.lineage import routes as lineage
 
 ROUTERS = (
@@ -64,7 +63,7 @@ ROUTERS = (
     validations.router,
     comparisons.router,
     functions.router,
-    error_pages.router,
+    guide.router,
     connections.router,
     me.router,
     api_keys.router,

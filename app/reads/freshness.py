@@ -41,7 +41,6 @@ class Freshness:
 
     @property
     def is_any(self) -> bool:
-        """Whether any answer is fresh enough."""
         return self.min_position is None and self.max_staleness_ms is None
 
 

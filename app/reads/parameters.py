@@ -113,7 +113,6 @@ class RowsParameters(FreshParameters):
     )
 
     def asked(self) -> AskedRead:
-        """See ``FreshParameters``."""
         asked, faults = AskedRead(), ParameterFaults()
         with faults.part():
             asked = super().asked()
@@ -164,5 +163,4 @@ def _instants(first: str, start: str | None, last: str, end: str | None) -> tupl
 
 
 def conflicting(parameter: str, detail: str) -> BadRequest:
-    """Return the error for parameters that exclude each other."""
     return BadRequest("conflicting_parameters", detail, [Fault(f"?{parameter}", "conflicting_parameters", detail)])

@@ -18,8 +18,7 @@ import sqlalchemy as sa
 
 from app.catalog.relations.materialisations import materialisation_of, materialised_output
 from app.catalog.stored.catalog import output_of
-from app.catalog.stored.relations import RelationRow, of_kind
-from app.catalog.stored.targets import find_relation_async
+from app.catalog.stored.relations import RelationRow, find_relation_async, of_kind
 from app.db.admission import AdmissionLimits
 from app.db.database import Database
 from app.db.shared_reads import SharedReads
@@ -257,7 +256,6 @@ def written(relation: RelationRow) -> tuple[str | None, Output]:
 
 
 def not_materialised(relation: RelationRow) -> Conflict:
-    """Return the error for a read of rows that are not stored."""
     return Conflict(
         "table_not_materialised",
         f"'{relation.name}' is a source whose rows are not stored. PUT /v1/tables/{relation.name} with \"materialize\": true stores "

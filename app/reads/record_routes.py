@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Annotated, Any
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.rules import visible, visible_position
 from app.catalog.relations.parts import parts_in_order
-from app.catalog.stored.relations import RelationRow, of_kind
-from app.catalog.stored.result_positions import ResultPosition, result_position
-from app.catalog.stored.targets import entry_of_row, find_relation_async
+from app.catalog.stored.relations import RelationRow, entry_of_row, find_relation_async, of_kind
 from app.db.page_bounds import Most
+from app.db.tables import commit, query, query_status
 from app.errors.app_errors import BadRequest, Fault
 from app.http.answers.documented import answered, problems
 from app.http.answers.negotiation import lines_documented, page_response
@@ -125,3 +126,48 @@ def described(result: ResultPosition) -> dict[str, Any]:
         "committed_at": None if result.committed_at is None else result.committed_at.isoformat().replace("+00:00", "Z"),
         "stale": result.is_stale,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPosition:
+    """Facts of the last commit.
+
+    Attributes:
+        position: feed → partition → next offset.
+        is_stale: whether its query does not run.
+    """
+
+    position: dict[str, dict[str, int]]
+    stream_time_ms: int | None
+    committed_at: datetime | None
+    is_stale: bool
+
+
+IS_ALIVE = sa.and_(
+    query_status.c.state == "running", sa.func.coalesce(query_status.c.lease_expires_at > sa.func.now(), sa.false())
+)
+"""The query runs, and its driver sends heartbeats: a killed driver leaves "running" behind."""
+
+NOTHING_YET = ResultPosition({}, None, None, is_stale=True)
+
+
+async def result_position(connection: AsyncConnection, row: RelationRow) -> ResultPosition:
+    """Return the position of a relation's content. A source has none and is never stale; a result without its query is always stale."""
+    if row.kept is not None:
+        retained = row.kept
+        committed_at = None if retained["committed_at"] is None else datetime.fromisoformat(retained["committed_at"])
+        return ResultPosition(retained["position"], retained["stream_time_ms"], committed_at, is_stale=True)
+    if row.produced_by is None:
+        return ResultPosition({}, None, None, is_stale=False)
+    statement = (
+        sa.select(commit.c.position, commit.c.stream_time_ms, commit.c.committed_at, IS_ALIVE.label("is_alive"))
+        .join_from(query, query_status)
+        .join(commit, sa.and_(commit.c.query_id == query.c.id, commit.c.checkpoint_id == query.c.checkpoint_id), isouter=True)
+        .where(query.c.name == row.produced_by, query.c.deleted_at.is_(None))
+    )
+    status_row = (await connection.execute(statement)).one_or_none()
+    if status_row is None:
+        return NOTHING_YET
+    return ResultPosition(
+        status_row.position or {}, status_row.stream_time_ms, status_row.committed_at, is_stale=not status_row.is_alive
+    )

@@ -6,15 +6,16 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 import psycopg
 
-from app.catalog.stored.log_pages import end_within
+from app.catalog.stored.feeds_read import end_within
 from app.db.page_bounds import Most
 from app.errors.app_errors import Conflict, Gone, NotFound
-from app.reads.replay_marks import with_marks
 from engine.commit.sink import REPLAYED
 from engine.expressions.expressions import compile_scalar
+from engine.frames.frames import with_series
 from engine.log.sequences import READ_SEQUENCE_SQL, blocks
 from engine.log.storage import FIND_FEED_SQL, HEADS_SQL, READ_SQL, cut_batch
 from engine.plan.catalog import CatalogEntry
@@ -124,3 +125,16 @@ async def _frames(connection: Connection, params: dict[str, int]) -> AsyncIterat
             first, frame = cut_batch(base, payload, params["start"], params["end"])
             if frame.height:
                 yield frame.with_columns(pl.int_range(first, first + frame.height, dtype=pl.Int64).alias("_offset"))
+
+
+def with_marks(records: pl.DataFrame, raw: pl.DataFrame) -> pl.DataFrame:
+    """Add the column ``$replayed`` to records of the log.
+
+    Args:
+        records: with ``_offset``.
+        raw: the batch of these records, with ``_offset``; without replayed results it lacks the column.
+    """
+    if REPLAYED not in raw.columns:
+        return with_series(records, pl.Series(REPLAYED, np.zeros(records.height, np.bool_)))
+    offsets = raw.filter(pl.col(REPLAYED))["_offset"]
+    return records.with_columns(pl.col("_offset").is_in(offsets.implode()).alias(REPLAYED))

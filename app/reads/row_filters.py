@@ -36,17 +36,11 @@ class Comparison:
 
 
 def is_filter(parameter: str) -> bool:
-    """Return whether a query parameter is a condition on rows."""
     return parameter.startswith((KEY_PREFIX, COLUMN_PREFIX))
 
 
 def parse_filters(parameters: Iterable[tuple[str, str]], columns: Schema, key: Sequence[str]) -> tuple[Comparison, ...]:
     """Parse conditions; all of them must hold.
-
-    Args:
-        parameters: query parameters for which ``is_filter`` is true, in any order.
-        columns: of the table.
-        key: its key columns, allowed in ``key.``.
 
     Raises:
         BadRequest: ``unknown_parameter``, ``bad_parameter``: for each that is wrong, with the column and what a value of its type is like.

@@ -17,8 +17,7 @@ from app.http.answers.database_errors import read_too_expensive
 from app.http.answers.negotiation import SEPARATORS, Form, arrow_response, joined_response
 from app.http.parameters import Services
 from app.http.requests.paging import bad_cursor, decode_cursor, encode_cursor
-from app.http.sentences import shown
-from app.http.values import MAX_INSTANT_MS, instant, parse_value
+from app.http.values import MAX_INSTANT_MS, instant, parse_value, shown
 from app.reads.freshness import Freshness, read_fresh
 from app.reads.readable import TOO_LARGE, Ask, Head, Readables, ReadableTable, Reading
 from app.reads.row_filters import COLUMN_PREFIX, KEY_PREFIX, Comparison, parse_filters
@@ -40,17 +39,17 @@ class ReadRequest:
     """
 
     table: str
-    filters: Sequence[tuple[str, str]]
-    single_key: str | None
-    at_ms: int | None
-    range_ms: tuple[int, int] | None
-    state: State | None
-    bounds_ms: tuple[int | None, int | None]
-    is_descending: bool
-    has_text_numbers: bool
     limit: int
-    cursor: str | None
     form: Form
+    single_key: str | None = None
+    filters: Sequence[tuple[str, str]] = ()
+    at_ms: int | None = None
+    range_ms: tuple[int, int] | None = None
+    state: State | None = None
+    bounds_ms: tuple[int | None, int | None] = (None, None)
+    is_descending: bool = False
+    has_text_numbers: bool = False
+    cursor: str | None = None
 
     @property
     def is_row_of_now(self) -> bool:
@@ -129,7 +128,6 @@ def lookup_ask(
 
 
 def missing(table: str, outcome: str, horizon_ms: int | None) -> NotFound | Gone:
-    """Return the error for a key without a row."""
     if outcome == "history_expired":
         return Gone(
             "history_expired",
@@ -272,7 +270,6 @@ def members(table: str, head: Head, output: Output, at_ms: int | None) -> dict[s
 
 
 def not_versioned(output: Output, parameter: str) -> Conflict:
-    """Return the error for a history read of a table without history."""
     detail = (
         f"'{output.name}' keeps no history, so only its current rows can be read; `versioned` of its source, or `into.versioned` of its "
         'query, {"history_retention": …}, keeps one'

@@ -85,7 +85,6 @@ class OidcSettings(BaseModel):
 
     @property
     def algorithm_names(self) -> tuple[str, ...]:
-        """``algorithms`` one by one."""
         return _listed(self.algorithms)
 
 

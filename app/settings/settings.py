@@ -14,10 +14,9 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from app.settings.limit_settings import LimitSettings, PushSettings
+from app.settings.limit_settings import LimitSettings, PushSettings, SqlSettings
 from app.settings.oidc_settings import OidcSettings, is_loopback
 from app.settings.spark_settings import SparkSettings
-from app.settings.sql_settings import SqlSettings
 from engine.connections.keys import SecretKeys
 from engine.connections.secret_sources import SecretSources
 from engine.definition.connections.hosts import HostBounds
@@ -330,12 +329,10 @@ class Settings(BaseSettings):
 
     @property
     def state_retention_ms(self) -> int:
-        """``state_retention`` in milliseconds."""
         return parse_duration(self.state_retention)
 
     @property
     def retained_commits_every_ms(self) -> int:
-        """``retained_commits_every`` in milliseconds."""
         return parse_duration(self.retained_commits_every)
 
     @property
@@ -346,7 +343,6 @@ class Settings(BaseSettings):
 
     @property
     def is_key_required(self) -> bool:
-        """Whether requests need an API key."""
         return self.auth == "on" or (self.auth == "auto" and (not self.is_loopback or self.oidc.issuer is not None))
 
     @property

@@ -14,16 +14,14 @@ from anyio import to_thread
 from app.catalog.queries.plans import get_planned
 from app.catalog.stored.queries import query_not_found
 from app.db.page_bounds import Most
-from app.explain.routes import answer_why
+from app.explain.answers import answer_why
 from app.http.parameters import Services, planned
-from app.http.sentences import shown
+from app.http.values import shown
 from app.lateness.records import LateFilter, PageOf, late_records_of
-from app.sql.catalog.listing import Listing, texts
-from app.sql.catalog.looking import describe, show
-from app.sql.outcomes import Listed, Outcome, Selected
+from app.sql.answers import Listed, Outcome, Selected
+from app.sql.catalog.looking import Listing, describe, show, texts
 from app.sql.reads.printing import printed, relations_on
-from app.sql.reads.pulls import pull, reads_too_long
-from app.sql.reads.rows import RowReader
+from app.sql.reads.pulls import RowReader, pull, reads_too_long
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import AssertTopic, Describe, Explain, ExplainWhy, Print, Select, Show, Statement
 from engine.sql.tree import Identifier, Text
@@ -32,7 +30,7 @@ from engine.statements.binding import bind
 from engine.statements.context.faults import StatementRefused, StatementUnsupported
 from engine.statements.context.naming import definition_name, folded
 from engine.statements.context.session import Session
-from engine.statements.reads.following import beginning_of, followed_by
+from engine.statements.reads.reading import beginning_of, followed_by
 from engine.statements.reads.scans import pull_of
 from engine.statements.reads.transient import transient_of
 
@@ -43,12 +41,6 @@ PAGE = 100
 
 async def look(services: Services, parsed: Parsed, session: Session, until: float) -> Outcome:
     """Answer a statement that only reads.
-
-    Args:
-        services: of this application.
-        parsed: the statement.
-        session: the catalog to bind it against.
-        until: see ``pull``.
 
     Raises:
         AppError: it names something that does not exist, cannot be answered, or took too long.

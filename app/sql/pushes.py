@@ -26,13 +26,13 @@ from app.following.tails.tails import Tails
 from app.http.parameters import Services, planned
 from app.sql.catalog import transient
 from app.sql.catalog.following import Beginning, FrameFollower, following
-from app.sql.reads.rows import RowReader
+from app.sql.reads.pulls import RowReader
 from app.sql.scripts import ScriptRunner
 from engine.definition.queries import QueryDefinition
 from engine.expressions.types.types import Schema
 from engine.sql.scripts import Parsed
 from engine.sql.statement_tree import RelationKind, Select
-from engine.statements.reads.following import beginning_of, followed_by
+from engine.statements.reads.reading import beginning_of, followed_by
 from engine.statements.reads.transient import transient_of
 
 QUIET_S = 5.0
@@ -62,11 +62,8 @@ class Push:
     """A running push query.
 
     Attributes:
-        columns: names and types of its rows.
         key: names of the columns that identify rows; empty for a stream.
         query: name of its transient query; None: it follows a relation.
-        limit: maximum number of rows.
-        rows: the rows.
     """
 
     columns: Schema
@@ -193,12 +190,10 @@ def _shown(frame: pl.DataFrame, kind: RelationKind) -> pl.DataFrame:
 
 
 def _made(columns: Sequence[str], frame: pl.DataFrame) -> PushedRows:
-    """Return rows of a transient query."""
     return PushedRows(frame.select(columns), frame["_ts"].to_list(), (frame["_op"] != 0).to_list())
 
 
 def _looked_at(reader: RowReader, frame: pl.DataFrame) -> PushedRows:
-    """Return the selected rows of a relation's changes."""
     selected = reader.selected(frame.rename({"_ts": EVENT_TIME}), {"_deleted": pl.col("_op") != 0})
     shown = reader.shown(selected).with_columns(
         pl.when(selected["_deleted"]).then(None).otherwise(pl.col(name)).alias(name)

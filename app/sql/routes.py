@@ -13,16 +13,13 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from app.access.guard import recheck_of
 from app.errors.app_errors import AppError, BadRequest, Fault, NotAcceptable, Unprocessable, UnsupportedMediaType
 from app.following.push import EVENT_STREAM
-from app.http.answers.closing_response import ClosingResponse
 from app.http.answers.documented import answered, body_examples, problems
-from app.http.answers.negotiation import NDJSON_TYPE
+from app.http.answers.negotiation import NDJSON_TYPE, ClosingResponse
 from app.http.answers.record_json import encode_values
 from app.http.parameters import OnlyKnownParameters, Services, ServicesOf
 from app.http.requests.bodies import JSON_TYPE, media_type_of, parse_request, refuse_encoding, request_body, validated
 from app.http.requests.stored_texts import refuse_unstorable
-from app.sql.answers.answers import answer_of, values_of
-from app.sql.answers.models import StatementsAnswer, StatementsBody
-from app.sql.answers.progress import Progress
+from app.sql.answers import Progress, StatementsAnswer, StatementsBody, answer_of, values_of
 from app.sql.pushes import Push, PushedRows, pushing
 from app.sql.scripts import ScriptRunner, Words
 from engine.sql.scripts import Parsed
@@ -155,7 +152,6 @@ async def _pushed(request: Request, services: Services, runner: ScriptRunner, pa
 
 
 async def _lines(push: Push, form: str, recheck: Callable[[], Awaitable[None]]) -> AsyncGenerator[bytes]:
-    """Yield the lines of a push query's answer."""
     yield _line(form, "header", _header(push))
     left = push.limit
     try:

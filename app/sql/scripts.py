@@ -17,19 +17,16 @@ from anyio import to_thread
 from app.access.rules import Role, refuse_below, refuse_feed_beyond_scope
 from app.access.scopes_sql import find_names_sharing
 from app.appends.appender import Appender
-from app.catalog.drivers.ready_drivers import warning_of_no_room
-from app.catalog.relations.inferring import inferred, warnings_of
-from app.db.service_context import delivery_context_of, service_context_of
-from app.errors.app_errors import Forbidden
+from app.catalog.drivers.sql import warning_of_no_room
+from app.catalog.relations.rules import inferred, warnings_of
+from app.db.database import delivery_context_of, service_context_of
+from app.errors.app_errors import Fault, Forbidden, Unprocessable
 from app.http.answers.record_json import EVENT_TIME, encode_values
 from app.http.parameters import Services, looked_outside, planned, planning_turn
-from app.sql.answers.progress import Progress
+from app.sql.answers import Defined, Inserted, Outcome, Progress, of_script, placed
 from app.sql.catalog.carrying_out import Done, carry_out, look_outside
 from app.sql.catalog.sessions import load_session
-from app.sql.faults import of_script, placed
 from app.sql.looking import check_looking, look
-from app.sql.outcomes import Defined, Inserted, Outcome
-from app.sql.parameters import with_parameters
 from app.sql.reads.pulls import reads_end
 from engine.plan.warnings import DefinitionWarning
 from engine.sql.scripts import Parsed, Script, parse_script
@@ -48,7 +45,9 @@ from engine.sql.statement_tree import (
     Select,
     SetProperty,
     Show,
+    Statement,
 )
+from engine.sql.tree import Boolean, Negative, Node, Null, Number, Parameter, Text
 from engine.statements.actions import Action, ChangeSetting, ChangeVariable, CreateQuery, InsertRecords, Look, RegisterSource
 from engine.statements.binding import bind
 from engine.statements.context.session import Session, Settings
@@ -81,8 +80,6 @@ class ScriptRunner:
     """Executes statements.
 
     Args:
-        services: of this application.
-        words: of the session of the script.
         default_grace: see ``Settings``; None: the service's setting.
     """
 
@@ -94,10 +91,6 @@ class ScriptRunner:
 
     async def read(self, text: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Script:
         """Parse a script. A long one takes a second or two; other requests are served meanwhile.
-
-        Args:
-            text: the script.
-            parameters: see ``with_parameters``.
 
         Raises:
             Unprocessable: with every fault of every statement; or a parameter is wrong.
@@ -245,7 +238,6 @@ class ScriptRunner:
         return replace(parsed, tree=with_columns(tree, columns.columns, columns.key)), warnings_of(columns)
 
     def session(self, connection: sa.Connection) -> Session:
-        """Return the catalog to bind statements against."""
         return load_session(connection, Settings(self._default_grace, self.words.settings), self.words.variables)
 
     async def _in_transaction(self, work: Callable[[sa.Connection], Found], parsed: Parsed, *, is_edit: bool) -> Found:
@@ -313,3 +305,62 @@ def _change(words: dict[str, str], name: str, value: str | None) -> None:
         words.pop(name, None)
     else:
         words[name] = value
+
+
+def with_parameters(script: Script, given: Sequence[Any] | Mapping[str, Any]) -> Script:
+    """Return a script with a literal for each parameter.
+
+    Args:
+        script: as it was parsed.
+        given: values in the order of ``?``, or by name.
+
+    Raises:
+        Unprocessable: ``parameter_missing``, ``parameter_unused``, ``parameter_type``.
+    """
+    known: dict[str | int, Any] = {}
+    known.update(given.items() if isinstance(given, Mapping) else enumerate(given))
+    used: set[str | int] = set()
+    place = 0
+
+    def bound(node: Node) -> Node | None:
+        nonlocal place
+        if not isinstance(node, Parameter):
+            return None
+        key: str | int = place if node.name is None else node.name
+        place += node.name is None
+        if key not in known:
+            shown = f"?, the {place}. one" if node.name is None else f":{node.name}"
+            raise _refusal("parameter_missing", f"there is no value for {shown}; give it in `parameters`")
+        used.add(key)
+        return _literal(known[key], key, node)
+
+    statements = tuple(replace(each, tree=_bound(each.tree, bound)) for each in script.statements)
+    if unused := sorted(set(known) - used, key=str):
+        raise _refusal("parameter_unused", f"no statement has the parameter {unused[0]}; leave its value out")
+    return replace(script, statements=statements)
+
+
+def _bound(tree: Statement, change: Callable[[Node], Node | None]) -> Statement:
+    mapped = tree.mapped(change)
+    if not isinstance(mapped, Statement):
+        raise TypeError("a statement stays one")
+    return mapped
+
+
+def _literal(value: Any, key: str | int, at: Node) -> Node:
+    match value:
+        case None:
+            return Null(span=at.span)
+        case bool():
+            return Boolean(value, span=at.span)
+        case str():
+            return Text(value, span=at.span)
+        case int() | float():
+            text = repr(abs(value))
+            number = Number(text, span=at.span)
+            return Negative(number, span=at.span) if value < 0 else number
+    raise _refusal("parameter_type", f"the parameter {key} is a text, a number, true, false or null, not {type(value).__name__}")
+
+
+def _refusal(code: str, detail: str) -> Unprocessable:
+    return Unprocessable(code, detail, [Fault("/parameters", code, detail)])

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from app.catalog.reasons import Reason
+from app.catalog.warned import Reason
 
 Limit = Literal["input", "reading", "tasks", "commit", "other_queries", "upstream", "unmeasured", "paused", "not_running"]
 
@@ -37,10 +37,8 @@ class Facts:
     """Facts about a query.
 
     Attributes:
-        state: of the query.
         is_waiting: it waits for a producer (``waits_for_producer``).
         is_merging: it reads a derived feed and other feeds.
-        unread: unread records of its log feeds.
         measured: shares of the time before its last commit (``engine.runtime.limits.time_breakdown``); None: there are none.
         age_s: time since that commit; None: there is no commit.
     """
@@ -54,7 +52,6 @@ class Facts:
 
 
 def shares_of(facts: Facts) -> dict[Limit, float]:
-    """Return the share of each part of the work in the last seconds."""
     measured = _recent(facts)
     return {part: float(measured.get(part, 0.0)) for part in PARTS}
 
@@ -92,7 +89,6 @@ def _recent(facts: Facts) -> Mapping[str, Any]:
 
 
 def limit_of(facts: Facts) -> Limit:
-    """Return the limit of a query."""
     if facts.state != "running":
         return "paused" if facts.state == "paused" else "not_running"
     shares = shares_of(facts)

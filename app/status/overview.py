@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.catalog.deliveries.rules import DeliveryFacts
-from app.catalog.deliveries.status import deliveries_of
-from app.db.log_tables import RESULT_FEED, counter
+from app.catalog.deliveries.sql import deliveries_of
+from app.db.tables import RESULT_FEED, counter
 from app.lateness.record_rules import LATE_REASONS
 from app.status.sql import Status, list_statuses
 from engine.definition.sources.connector import LOG_PREFIX
@@ -161,7 +161,6 @@ def _read(name: str, feed: str | None, lags: Mapping[str, int], status: Status) 
 
 
 async def _lags(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
-    """Return unread records by query and feed."""
     headed = [name for name, model in MODELS.items() if model.traits.has_heads]
     params: dict[str, Any] = {"ids": list(ids), "own": LOG_PREFIX, "headed": headed, "lane": LANE_PARTITION}
     unread: dict[UUID, dict[str, int]] = {}
@@ -171,7 +170,6 @@ async def _lags(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, 
 
 
 async def _late(connection: AsyncConnection, ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Return the number of late records by query."""
     rows = await connection.execute(
         sa.select(counter.c.owner, sa.func.sum(counter.c.total))
         .where(counter.c.owner.in_(ids), counter.c.reason.in_(sorted(LATE_REASONS)))

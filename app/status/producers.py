@@ -1,4 +1,4 @@
-"""Find the query that a query waits for, because that one writes one of its inputs. Pure.
+"""Find the query that a query waits for, because that one writes one of its inputs.
 
 A query that reads several feeds merges them by event time. For a derived feed, it knows the progress of the producer's merge. Records of other
 feeds behind that time stay unread until the producer continues (P4), however long the producer is paused, stopped or failed.
@@ -9,9 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from app.catalog.reasons import Reason
-from app.http.sentences import lasting, shown
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.access.rules import visible
+from app.access.scopes import WITHHELD_NAME
+from app.catalog.stored.catalog import read_definition
+from app.catalog.warned import Reason
+from app.db.tables import query
+from app.http.values import shown
 from app.status.lineage.rules import FeedFact, Graph, Places, QueryFact, RelationFact, read_of
+from app.status.lineage.sql import load_graph
+from app.status.sql import Status
+from engine.definition.queries import QueryDefinition
+from engine.expressions.durations import format_duration
 from engine.runtime.planning.upstream import ProducerFact, Reached, log_feed_of, walk
 
 WAITS_FOR_PRODUCER = "waits_for_producer"
@@ -36,12 +47,7 @@ class Reader:
 
 
 def wait_of(graph: Graph, reader: Reader) -> Reason | None:
-    """Return the query without progress that the reader waits for, and what can be done; None if it waits for none.
-
-    Args:
-        graph: the reader's inputs, and everything upstream.
-        reader: a running query.
-    """
+    """Return the query without progress that the reader waits for, and what can be done; None if it waits for none."""
     relations = [graph.relations[name] for name in reader.relations if name in graph.relations]
     feeds = {relation.feed.name: relation.feed for relation in relations}
     if len(feeds) < 2 or not any(_has_unread(feed, reader.position) for feed in feeds.values()):
@@ -128,7 +134,7 @@ def _unread(graph: Graph, query: QueryFact) -> str:
         kinds = sorted({relation.feed.holds for relation in _relations(graph, query) if relation.feed.parts is None})
         return f"has {' and '.join(kinds) or 'nothing'} to read"
     # Show whole seconds for a lag over a second.
-    lag = lasting(lag_ms if lag_ms < 1_000 else lag_ms // 1_000 * 1_000)
+    lag = format_duration(lag_ms if lag_ms < 1_000 else lag_ms // 1_000 * 1_000)
     return f"has {records} record{'' if records == 1 else 's'} to read" + (f", {lag} of event time" if lag_ms else "")
 
 
@@ -147,3 +153,22 @@ def _going_on(query: QueryFact) -> str:
 def _sentence(ways: Sequence[str]) -> str:
     text = "; or ".join(ways)
     return text[0].upper() + text[1:]
+
+
+async def find_wait(connection: AsyncConnection, status: Status, relations: Sequence[str]) -> Reason | None:
+    """Return the query that a running query waits for; None if it waits for none."""
+    stored = (await connection.execute(sa.select(query.c.definition).where(query.c.id == status.query_id))).scalar_one()
+    definition = read_definition(QueryDefinition, stored)
+    graph = await load_graph(connection, relations, "upstream")
+    joined = [join for join in definition.joins if join.table is not None and definition.source.stream is not None]
+    reader = Reader(
+        relations=relations,
+        position=status.position or {},
+        held=frozenset(join.relation for join in joined if join.hold is not None),
+        joined=frozenset(join.relation for join in joined),
+    )
+    wait = wait_of(graph, reader)
+    if wait is None or WITHHELD_NAME not in {visible(name) for name in (*graph.relations, *graph.queries)}:
+        return wait
+    fact = "it waits for a query upstream that is not within your key's scope"
+    return Reason(wait.code, fact, "ask for its status with a key without a scope, which sees that query")

@@ -12,19 +12,18 @@ from fastapi import APIRouter, Query
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.catalog.deliveries.rules import DeliveryFacts, DeliveryState, delivery_state
-from app.catalog.deliveries.status import delivery_of
-from app.catalog.drivers.ready_drivers import find_drivers
-from app.catalog.drivers.waiting import reason_for_waiting
-from app.catalog.reasons import Reason as Waiting
+from app.catalog.deliveries.sql import delivery_of
+from app.catalog.drivers.placement import reason_for_waiting
+from app.catalog.drivers.sql import find_drivers
 from app.catalog.stored.feeds_read import FeedEnd, feed_ends, feeds_read
 from app.catalog.stored.queries import query_not_found
+from app.catalog.warned import Reason as Waiting
 from app.db.notifications import wait_for_notification
-from app.errors.app_errors import AppError
 from app.http.answers.documented import answered, problems
 from app.http.examples import STATUS
 from app.http.parameters import Name, OnlyKnownParameters, Services, ServicesOf
 from app.http.schemas import Counter, QueryState
-from app.status.conditions import conditions_of, reason_of
+from app.status.conditions import BlockedPartition, conditions_of, reason_of, wait_for_transaction
 from app.status.limiting import WINDOW_S, Facts, busiest_task_of, functions_of, limit_of, shares_of, slow_function
 from app.status.models import (
     Delivery,
@@ -38,9 +37,7 @@ from app.status.models import (
     TaskStatus,
     WaitingSpan,
 )
-from app.status.open_transactions import BlockedPartition, wait_for_transaction
-from app.status.producers import WAITS_FOR_PRODUCER
-from app.status.producers_sql import find_wait
+from app.status.producers import WAITS_FOR_PRODUCER, find_wait
 from app.status.sql import Status, counters_of, find_status, find_status_by_id
 from engine.plan.model import Feed
 
@@ -83,15 +80,11 @@ async def _when_reached(services: Services, status: Status, state: str, deadline
             async with services.database.reads.connect() as connection:
                 current = await find_status_by_id(connection, status.query_id)
             if current is None:
-                raise _gone(status)
+                raise query_not_found(status.name)
             left = deadline - time.monotonic()
             if current.has_reached(state) or current.is_final or left <= 0:
                 return current
             await wait_for_notification(event, left)
-
-
-def _gone(status: Status) -> AppError:
-    return query_not_found(status.name)
 
 
 async def _answer(services: Services, status: Status, *, has_tasks: bool) -> StatusAnswer:
@@ -145,7 +138,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
         execution=execution_of(detail.get("execution"), status.commit_age_s),
         limited_by=limit_of(facts),
-        shares=_shares(facts),
+        shares=Shares(**shares_of(facts), busiest_task=busiest_task_of(facts)),
         functions=[FunctionShare(name=name, share=share) for name, share in functions_of(facts).items()],
         delivery=None if delivery is None else _delivery(delivery),
         restorable_since=status.restorable_since,
@@ -196,10 +189,6 @@ def _delivery(facts: DeliveryFacts) -> Delivery:
         attempt=facts.attempt,
         next_attempt_at=facts.next_attempt_at,
     )
-
-
-def _shares(facts: Facts) -> Shares:
-    return Shares(**shares_of(facts), busiest_task=busiest_task_of(facts))
 
 
 async def _reason_for_waiting(services: Services, connection: AsyncConnection, status: Status) -> Waiting | None:

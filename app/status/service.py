@@ -13,7 +13,7 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from app import __version__
-from app.catalog.drivers.ready_drivers import find_drivers
+from app.catalog.drivers.sql import find_drivers
 from app.db.schema_version import find_schema
 from app.db.write_probe import TIMEOUT_MS, WriteProbe
 from app.errors.app_errors import Fault, Unavailable

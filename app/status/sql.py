@@ -11,9 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.scopes_sql import query_is_visible
-from app.catalog.drivers.ready_drivers import IS_UNPLACED
-from app.db.log_tables import commit, counter, state_retention
-from app.db.tables import query, query_status
+from app.catalog.drivers.sql import IS_UNPLACED
+from app.db.tables import commit, counter, query, query_status, state_retention
 from engine.commit.removed_records import SKIPPED
 
 
@@ -115,13 +114,11 @@ _STATUS = (
 
 
 async def find_status(connection: AsyncConnection, name: str) -> Status | None:
-    """Return the status of the query of that name."""
     row = (await connection.execute(_STATUS.where(query.c.name == name))).mappings().one_or_none()
     return None if row is None else Status(**row)
 
 
 async def find_status_by_id(connection: AsyncConnection, query_id: UUID) -> Status | None:
-    """Return the status of the query with that id."""
     row = (await connection.execute(_STATUS.where(query.c.id == query_id))).mappings().one_or_none()
     return None if row is None else Status(**row)
 

@@ -16,7 +16,6 @@ class Metric:
     Attributes:
         name: with its unit: ``_seconds``, ``_bytes``; counters end in ``_total``.
         help: the meaning of a value.
-        labels: in their order.
     """
 
     name: str

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from app.testing.comparing.arrangement import as_expected, by_key
 from app.testing.comparing.difference import Line, align, unified
-from app.testing.comparing.rows import ExpectedRows, Row, expected_rows, milliseconds
+from app.testing.comparing.rows import ExpectedRows, Row, equal, expected_rows, milliseconds
 from engine.definition.problems import Problems, pointer_of
 from engine.expressions.types.types import Schema
 from engine.plan.model import Plan
@@ -39,7 +38,6 @@ class Subject:
 
     @staticmethod
     def of(plan: Plan, *, is_ordered: bool) -> Subject:
-        """Return a query's result."""
         output = plan.output
         retention_ms = output.history_retention_ms
         return Subject(
@@ -93,8 +91,6 @@ class Failure:
 
     Attributes:
         pointer: of the expectation; empty for what nobody expected.
-        title: what differs.
-        lines: the difference.
     """
 
     pointer: str
@@ -125,7 +121,6 @@ def read_expectation(pointer: str, subject: Subject, given: Any, problems: Probl
 
 
 def compare(wanted: Expectation, found: Outcome) -> list[Failure]:
-    """Return what was not met."""
     name = wanted.subject.name
     failures = [
         _compared(wanted, part, f"{part} of {name}", getattr(wanted, part), getattr(found, part))
@@ -262,3 +257,42 @@ _READERS: dict[str, Callable[[str, Subject, Any, Problems], Any]] = {
 }
 _PARTS = ("changes", "rows", "late", "counters", "failure")
 _STREAM_PARTS = ("changes", "late", "counters", "failure")
+
+
+def by_key(expected: ExpectedRows, found: Sequence[Row], key: Sequence[str]) -> tuple[ExpectedRows, list[Row]]:
+    """Bring expected and found rows into one order of keys, the order within each key kept.
+
+    Keys are distinguished by the columns that the expected rows name; if they name none, order does not count.
+    """
+    named = [name for name in key if name in expected.columns]
+    if not named:
+        return expected, as_expected(expected, found)
+    known: list[list[Any]] = []
+
+    def place(row: Row) -> int:
+        values = [row.values.get(name) for name in named]
+        found_at = next((index for index, each in enumerate(known) if equal(each, values)), None)
+        if found_at is None:
+            known.append(values)
+        return len(known) - 1 if found_at is None else found_at
+
+    rows = tuple(sorted(expected.rows, key=place))
+    return replace(expected, rows=rows), sorted(found, key=place)
+
+
+def as_expected(expected: ExpectedRows, found: Sequence[Row]) -> list[Row]:
+    """Bring found rows into the order of the expected ones that they match, those that match none behind.
+
+    Rows that say more choose first, so that one that says less does not take what another one needs.
+    """
+    left = dict(enumerate(found))
+    chosen: dict[int, Row] = {}
+    for place in sorted(range(len(expected.rows)), key=lambda place: -_said(expected.rows[place])):
+        match = next((index for index, row in left.items() if expected.matches(expected.rows[place], row)), None)
+        if match is not None:
+            chosen[place] = left.pop(match)
+    return [*(chosen[place] for place in sorted(chosen)), *left.values()]
+
+
+def _said(row: Row) -> int:
+    return len(row.values) + (row.ts is not None)

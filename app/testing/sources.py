@@ -79,7 +79,6 @@ def in_one_partition(body: Json, feed: str | None) -> Json:
 
 
 def partitions_of(source: SourceDefinition) -> int:
-    """Return how many partitions a test gives the feed of a source."""
     return source.connector.test_partitions
 
 

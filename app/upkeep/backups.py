@@ -29,13 +29,13 @@ import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from app import __version__
-from app.access.internal_queries import is_internal
+from app.access.scopes import is_internal
 from app.catalog.deliveries.edits import PUT_BACK, suspend_all_deliveries
 from app.catalog.stored.queries import set_desired_state
 from app.db.database import migrate, single_transaction
 from app.db.schema_version import refuse_unknown
 from app.db.tables import delivery, query, query_status
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.commit.history.segment_collector import Needed, needed
 from engine.postgres.incarnation import renew
 from engine.postgres.postgres import connect
@@ -72,7 +72,6 @@ class Contents:
         version: of the Slackwater that made it.
         at: time, in seconds since 1970.
         queries: queries that were running; they run again after a restore.
-        schema_prefix: of its schemas.
         state_url: of the object store with its segments; empty: they are in the backup.
     """
 

@@ -79,8 +79,6 @@ class Fault:
 
     Attributes:
         pointer: RFC 6901 pointer into the body, or ``?name`` for a parameter.
-        code: stable code.
-        detail: what is wrong and what to do about it.
         place: ``line``, ``column`` and ``excerpt`` of a fault in an SQL text.
     """
 
@@ -96,7 +94,6 @@ class StatementState:
 
     Attributes:
         line: its first line in the script, from 1.
-        statement: its text.
         state: ``done``, ``failed`` or ``not_tried``.
         message: for ``done``: what was done.
     """
@@ -284,12 +281,7 @@ class ChangesReset(SlackwaterError):
 
 
 class PushFailed(SlackwaterError):
-    """A push query ended with an error, after the rows that it sent.
-
-    Attributes:
-        code: stable code.
-        detail: what happened and what to do.
-    """
+    """A push query ended with an error, after the rows that it sent."""
 
     def __init__(self, data: Json) -> None:
         super().__init__(f"{data['code']}: {data['detail']}")
@@ -298,13 +290,7 @@ class PushFailed(SlackwaterError):
 
 
 class QueryFailed(SlackwaterError):
-    """A query failed while a caller waited for it.
-
-    Attributes:
-        query: its name.
-        code: code of its error.
-        detail: what happened and what to do.
-    """
+    """A query failed while a caller waited for it."""
 
     def __init__(self, query: str, error: Mapping[str, Any] | None) -> None:
         self.query = query

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,7 +12,6 @@ import psycopg
 
 from engine.operators.tasks.lateness import summed
 from engine.plan.model import Plan
-from engine.plan.naming import ReportedNames
 
 Json = dict[str, Any]
 
@@ -35,7 +35,7 @@ class CommitRow:
     ``emitted_rows``, ``wakes`` (stage and task → wall clock at which it has work without input),
     ``lateness`` (gauge → histogram, over all tasks),
     ``phases_ms`` (of this batch: ``process``, the stages' work, and ``sink``, from the arrival of its packets on; of the batch before,
-    because Spark reports on a batch only after its commit: ``engine.spark.streams.reports.SPARK_PHASES``, absent after a launch's first batch),
+    because Spark reports on a batch only after its commit: ``engine.spark.streams.stopping.SPARK_PHASES``, absent after a launch's first batch),
     ``execution`` (the slot of the batch, the reason for it, and the parts of the query's time, see ``Sink.execution``).
     """
 
@@ -120,3 +120,25 @@ def earliest_wake(conn: psycopg.Connection[Any], query_id: UUID) -> int | None:
         (query_id,),
     ).fetchone()
     return None if row is None else row[0]
+
+
+class ReportedNames:
+    """The names under which the status shows the operators of a plan: with the stage where several stages have an operator of that name.
+
+    The steps of a foreign-key join share the joined table's name; those of an aggregation over a table are both called ``aggregate``.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        names = ((stage.index, operator.name) for stage in plan.stages for operator in stage.operators)
+        counts = Counter(name for _, name in {pair for pair in names if pair[1] is not None})
+        self._shared = {name for name, count in counts.items() if count > 1}
+
+    def of(self, stage_index: int, reported: str) -> str:
+        """Return the name to show: ``customers@1`` or ``customers@1.table`` where two stages have a ``customers``.
+
+        Args:
+            stage_index: the stage that reports.
+            reported: an operator's name, or one of its clocks': the name, a dot and more.
+        """
+        name, dot, rest = reported.partition(".")
+        return f"{name}@{stage_index}{dot}{rest}" if name in self._shared else reported

@@ -1,8 +1,9 @@
-"""Keeping late records for reading, within a query's bounds. Inside the sink's transaction; nothing here commits."""
+"""Keeping late and refused records for reading, within bounds. Inside the sink's transaction; nothing here commits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -10,8 +11,9 @@ import polars as pl
 import psycopg
 from psycopg import sql
 
-from engine.plan.model import LateRecords
-from engine.postgres.copying import copy_frame
+from engine.commit.sink_batch import GroupedPackets
+from engine.plan.model import LateRecords, Plan
+from engine.postgres.array_params import copy_frame
 
 DIVERTED = "diverted"
 """Ending of the reasons of the policy ``divert``. These late records wait for a replay: retention removes them, the cap does not."""
@@ -24,11 +26,7 @@ Cursor = psycopg.Cursor[Any]
 
 @dataclass(slots=True)
 class LateLog:
-    """The late records of one query.
-
-    Attributes:
-        bounds: how many are kept, and for how long.
-    """
+    """The late records of one query."""
 
     query_id: UUID
     bounds: LateRecords
@@ -104,3 +102,42 @@ class LateLog:
             """,
             {"query": self.query_id, "diverted": _IS_DIVERTED, "rows": rows},
         )
+
+
+REJECTS_KEPT = 100_000
+"""Rejects kept per relation; the counter has no bound."""
+
+# The bound is read once per relation, not once per row.
+_TRIM_OWNER = """
+    DELETE FROM log.reject WHERE owner = %(owner)s
+    AND id <= (SELECT id FROM log.reject WHERE owner = %(owner)s ORDER BY id DESC OFFSET %(cap)s LIMIT 1)
+"""
+
+
+def keep_rejects(cursor: psycopg.Cursor[Any], plan: Plan, batch: GroupedPackets) -> None:
+    """Keep the refused records of a batch; two queries that read one feed keep them once.
+
+    In a fixed order, whatever the order of a query's inputs, because two queries that keep the same record wait for each other.
+    """
+    rows = []
+    for packet, rejects in batch.rejects:
+        read = plan.inputs[packet.input]
+        place = (read.relation.name, read.feed.name, packet.partition)
+        rows += [(*place, *row, batch.now_ms) for row in rejects.select("offset", "reason", "detail", "excerpt").iter_rows()]
+    if not rows:
+        return
+    rows.sort(key=itemgetter(slice(4)))
+    cursor.executemany(
+        """
+        INSERT INTO log.reject (owner, feed, partition, "offset", reason, detail, excerpt, at)
+        VALUES (%s, %s, %s, %s, %s, %s, %s, to_timestamp(%s / 1000.0)) ON CONFLICT DO NOTHING
+        """,
+        rows,
+    )
+    for owner in sorted({row[0] for row in rows}):
+        trim_rejects(cursor, owner)
+
+
+def trim_rejects(connection: psycopg.Connection[Any] | psycopg.Cursor[Any], owner: str) -> None:
+    """Remove the oldest refused records of a relation beyond the bound."""
+    connection.execute(_TRIM_OWNER, {"owner": owner, "cap": REJECTS_KEPT})

@@ -65,16 +65,13 @@ class ViewForm:
     output: Output
 
     def write(self, cursor: Cursor, rows: Sequence[pl.DataFrame], stream_time_ms: int | None) -> None:
-        """See ``ResultForm``."""
         apply_changes(cursor, self.output, pl.concat(rows), stream_time_ms)
 
     def write_open(self, cursor: Cursor, opened: Sequence[pl.DataFrame], changes: Sequence[pl.DataFrame]) -> None:
-        """See ``ResultForm``."""
         if self.output.has_open:
             apply_open(cursor, self.output, opened, changes)
 
     def expire(self, cursor: Cursor, stream_time_ms: int) -> None:
-        """See ``ResultForm``."""
         expire_windows(cursor, self.output, stream_time_ms)
 
 

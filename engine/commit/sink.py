@@ -18,12 +18,11 @@ import numpy as np
 import polars as pl
 import psycopg
 
-from engine.commit.commit_row import SILENCE, CommitRow
+from engine.commit.commit_row import SILENCE, CommitRow, ReportedNames
 from engine.commit.history.retained_commits import NOTHING_RETAINED, retain
-from engine.commit.late_log import LateLog
+from engine.commit.late_log import LateLog, keep_rejects
 from engine.commit.outputs import form_of
 from engine.commit.sink_batch import ClockReading, Committed, GroupedPackets, counters_of, readings_of
-from engine.commit.stored_rejects import keep_rejects
 from engine.commit.views import RESULT_TIME
 from engine.commit.written import COMMIT_CHANNEL as COMMIT_CHANNEL
 from engine.commit.written import SharedRows
@@ -35,13 +34,11 @@ from engine.log.sequence import CAUSES, CAUSES_SCHEMA, Numbered, numbered
 from engine.log.sequences import Advance, SequencedFeed, add_partitions, blocks_of, open_sequences
 from engine.operators.tasks.order import BatchOrder
 from engine.operators.tasks.query_times import QueryTimes
+from engine.plan.catalog import result_feed
 from engine.plan.model import Plan
-from engine.plan.naming import ReportedNames
-from engine.plan.result_feeds import result_feed
 from engine.plan.times import clocks_before
 from engine.postgres.fence import sink_name
-from engine.postgres.postgres import DATABASE_AWAY
-from engine.postgres.sink_link import SinkLink
+from engine.postgres.postgres import DATABASE_AWAY, SinkLink
 from engine.sources.packets import Packet
 
 TOGETHER_LOCK = "500ms"

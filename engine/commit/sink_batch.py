@@ -184,9 +184,7 @@ class Committed:
     """The description of a committed batch.
 
     Attributes:
-        rows: input records.
         cpu_ms: CPU time of its tasks.
-        cursor: where it ends; None if unknown.
         emitted_bytes: size of what its tasks emitted.
         part_ms: see ``GroupedPackets``.
         process_ms: time of its tasks' work.

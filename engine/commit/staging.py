@@ -23,9 +23,8 @@ from engine.formats.json.nested_json import json_texts
 from engine.frames.evaluation import Evaluation
 from engine.frames.frames import frame_of
 from engine.plan.model import Output
-from engine.postgres.array_params import BigintArray, BooleanArray, TextArray, array_of, texts_of
+from engine.postgres.array_params import BigintArray, BooleanArray, TextArray, array_of, copy_frame, texts_of
 from engine.postgres.column_names import bound_column, stored_name
-from engine.postgres.copying import copy_frame
 
 INLINE_ROWS: Final = 500
 INLINE_BYTES: Final = 1 << 20
@@ -82,7 +81,6 @@ class _CachedStatement(sql.Composed):
     _bytes: bytes | None = None
 
     def as_bytes(self, context: AdaptContext | None = None) -> bytes:
-        """See ``sql.Composable``."""
         if self._bytes is None:
             self._bytes = super().as_bytes(context)
         return self._bytes

@@ -45,7 +45,6 @@ class Layout:
     """The layout of a query's state.
 
     Attributes:
-        tasks: their number.
         generation: how often it has changed.
         hash_seed: of the hashes of keys (``engine.frames.hashing``).
         segments: name of the folder of segments.

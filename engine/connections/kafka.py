@@ -77,12 +77,10 @@ class KafkaConnection(Connection):
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """See ``Connection``."""
         return [endpoint_of(server) for server in self.bootstrap.split(",")]
 
     @property
     def further_endpoints(self) -> Sequence[Endpoint]:
-        """See ``Connection``."""
         url = None if self.sasl is None else self.sasl.token_url
         return [] if url is None else [endpoint_of_url(url)]
 

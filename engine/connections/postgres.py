@@ -36,7 +36,6 @@ class PostgresConnection(Connection):
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """See ``Connection``."""
         return [Endpoint(self.host.strip("[]"), self.port)]
 
 

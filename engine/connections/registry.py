@@ -44,7 +44,6 @@ class RegistryConnection(Connection):
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """See ``Connection``."""
         return [endpoint_of_url(url) for url in self.urls]
 
 

@@ -59,7 +59,6 @@ class S3Connection(Connection):
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """See ``Connection``."""
         return [endpoint_of_url(self.url)]
 
 
@@ -78,12 +77,7 @@ class ObstoreOptions:
     credentials: Callable[[], dict[str, str | None]] | None = field(repr=False)
 
     def store(self, timeout_s: float, retries: int = 3) -> S3Store:
-        """Return a store.
-
-        Args:
-            timeout_s: of one request.
-            retries: of one request.
-        """
+        """Return a store."""
         return S3Store(
             self.bucket,
             config=self.config,  # type: ignore[arg-type]  # a TypedDict that depends on the version

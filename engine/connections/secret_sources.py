@@ -56,11 +56,7 @@ class SecretSources:
 
 
 class SecretReader:
-    """Reads secrets at the moment of their use, and remembers them to keep them out of shown texts.
-
-    Args:
-        surroundings: of this process.
-    """
+    """Reads secrets at the moment of their use, and remembers them to keep them out of shown texts."""
 
     def __init__(self, surroundings: SecretSources) -> None:
         self._surroundings = surroundings

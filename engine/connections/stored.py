@@ -135,11 +135,6 @@ def resolved(stored: Stored, surroundings: SecretSources) -> Resolved:
 def load(connection: psycopg.Connection[Any], name: str, surroundings: SecretSources) -> Resolved:
     """Look a connection up and resolve it.
 
-    Args:
-        connection: to the database of the service.
-        name: of the connection.
-        surroundings: of this process: ``SecretSources.of()``.
-
     Raises:
         ConnectionMissing: there is none of that name.
         SourceUnavailable: see ``resolved``.

@@ -11,12 +11,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from engine.definition.queries import Join, QueryDefinition
+from engine.definition.queries import QueryDefinition
 from engine.expressions.aggregates.aggregates import KSQLDB_AGGREGATES
 from engine.expressions.library.function_list import KSQLDB
 from engine.expressions.python_functions import with_digests
-from engine.expressions.syntax import parse, render
-from engine.expressions.type_names import type_of
+from engine.expressions.syntax import parse, render, type_of
 from engine.expressions.values.operands import ExpressionInvalid
 from engine.sql.tree import (
     ArrayOf,
@@ -58,14 +57,16 @@ def elaborated(definition: QueryDefinition) -> QueryDefinition:
         def named(text: str) -> str:
             return _rewritten(text, lambda tree: with_digests(tree, functions))
 
-        definition = _with_texts(definition, named, named, lambda join: _on(join, named))
+        definition = _with_texts(definition, named, named, named)
     if definition.dialect == "standard":
         return definition
-    return _with_texts(definition, _value, _condition, _join).model_copy(update={"dialect": "standard"})
+    return _with_texts(definition, elaborated_text, _condition, lambda text: _rewritten(text, _equalities)).model_copy(
+        update={"dialect": "standard"}
+    )
 
 
 def _with_texts(
-    definition: QueryDefinition, value: Callable[[str], str], condition: Callable[[str], str], join: Callable[[Join], Join]
+    definition: QueryDefinition, value: Callable[[str], str], condition: Callable[[str], str], equality: Callable[[str], str]
 ) -> QueryDefinition:
     """Return a definition with every expression changed."""
     source = definition.source.model_copy(update={"where": _of(definition.source.where, condition)})
@@ -73,7 +74,7 @@ def _with_texts(
     return definition.model_copy(
         update={
             "source": source,
-            "joins": tuple(map(join, definition.joins)),
+            "joins": tuple(each.model_copy(update={"on": _of(each.on, equality)}) for each in definition.joins),
             "where": _of(definition.where, condition),
             "group_by": tuple(map(value, definition.group_by)),
             "aggregate": {name: value(text) for name, text in definition.aggregate.items()},
@@ -83,39 +84,17 @@ def _with_texts(
     )
 
 
-def _on(join: Join, change: Callable[[str], str]) -> Join:
-    return join if join.on is None else join.model_copy(update={"on": change(join.on)})
-
-
-def elaborated_text(text: str) -> str:
-    """Return an expression of the dialect ksqldb as one of the standard language."""
-    return _value(text)
-
-
-def standard(tree: Node, *, is_condition: bool) -> Node:
-    """Return what an expression of the dialect ``ksqldb`` is in the standard language.
-
-    Args:
-        tree: the expression.
-        is_condition: NULL counts as FALSE where it stands.
-    """
-    return _elaborated(tree, is_condition=is_condition)
-
-
 def _of(text: str | None, change: Callable[[str], str]) -> str | None:
     return None if text is None else change(text)
 
 
-def _value(text: str) -> str:
-    return _rewritten(text, lambda tree: _elaborated(tree, is_condition=False))
+def elaborated_text(text: str) -> str:
+    """Return an expression of the dialect ksqldb as one of the standard language."""
+    return _rewritten(text, lambda tree: standard(tree, is_condition=False))
 
 
 def _condition(text: str) -> str:
-    return _rewritten(text, lambda tree: _elaborated(tree, is_condition=True))
-
-
-def _join(join: Join) -> Join:
-    return join if join.on is None else join.model_copy(update={"on": _rewritten(join.on, _equalities)})
+    return _rewritten(text, lambda tree: standard(tree, is_condition=True))
 
 
 def _rewritten(text: str, change: Callable[[Node], Node]) -> str:
@@ -135,12 +114,12 @@ def _equalities(tree: Node) -> Node:
         case Chain(sign="AND", operands=operands):
             return replace(tree, operands=tuple(map(_equalities, operands)))
         case Binary(sign="=", left=left, right=right):
-            return replace(tree, left=_elaborated(left, is_condition=False), right=_elaborated(right, is_condition=False))
+            return replace(tree, left=standard(left, is_condition=False), right=standard(right, is_condition=False))
     return tree
 
 
-def _elaborated(node: Node, *, is_condition: bool) -> Node:
-    """Return a tree of the standard language.
+def standard(node: Node, *, is_condition: bool) -> Node:
+    """Return an expression as a tree of the standard language.
 
     Args:
         node: of the dialect ``ksqldb``.
@@ -148,14 +127,14 @@ def _elaborated(node: Node, *, is_condition: bool) -> Node:
     """
     match node:
         case Paren(inner=inner):
-            return replace(node, inner=_elaborated(inner, is_condition=is_condition))
+            return replace(node, inner=standard(inner, is_condition=is_condition))
         case Chain(sign="AND" | "OR", operands=operands):
-            return replace(node, operands=tuple(_elaborated(part, is_condition=is_condition) for part in operands))
+            return replace(node, operands=tuple(standard(part, is_condition=is_condition) for part in operands))
         case Case(subject=None, branches=branches, default=default):
             cases = tuple(_branch(branch) for branch in branches)
-            return replace(node, branches=cases, default=None if default is None else _elaborated(default, is_condition=False))
+            return replace(node, branches=cases, default=None if default is None else standard(default, is_condition=False))
         case Like(is_negated=True):
-            return Not(_elaborated(replace(node, is_negated=False), is_condition=False))
+            return Not(standard(replace(node, is_negated=False), is_condition=False))
         case Like(escape=None, pattern=pattern) if not isinstance(pattern, Text) or "\\" in pattern.value:
             node = replace(node, escape=Text(""))
         case In(operand=operand, items=items) if any(map(_is_literal, items)):
@@ -173,10 +152,10 @@ def _elaborated(node: Node, *, is_condition: bool) -> Node:
 
 def _elaborated_in(operand: Node, items: Sequence[Node]) -> Node:
     """Let literals be read as values of what they are compared with, whatever they are; NULL is never found."""
-    sought = _elaborated(operand, is_condition=False)
+    sought = standard(operand, is_condition=False)
     texts = tuple(text for item in items if (text := _text_of(item)) is not None)
     found: list[Node] = [Call(Identifier("one_of"), (sought, *texts))] if texts else []
-    others = tuple(_elaborated(item, is_condition=False) for item in items if not _is_literal(item))
+    others = tuple(standard(item, is_condition=False) for item in items if not _is_literal(item))
     if others:
         found.append(In(sought, others))
     if not found:
@@ -214,12 +193,12 @@ def _text_of(node: Node) -> Text | None:
 
 
 def _branch(branch: When) -> When:
-    return When(_elaborated(branch.condition, is_condition=True), _elaborated(branch.result, is_condition=False))
+    return When(standard(branch.condition, is_condition=True), standard(branch.result, is_condition=False))
 
 
 def _with_parts(node: Node) -> Node:
     """Return the node with what is right below it elaborated."""
-    return node.mapped(lambda part: None if part is node else _elaborated(part, is_condition=False))
+    return node.mapped(lambda part: None if part is node else standard(part, is_condition=False))
 
 
 def _renamed(node: Node) -> Node:

@@ -21,8 +21,7 @@ from engine.expressions.limits import (
     Expression,
     at_most,
 )
-from engine.expressions.model import Model
-from engine.expressions.names import NAME_PATTERN, ColumnName, Name
+from engine.expressions.model import NAME_PATTERN, ColumnName, Model, Name, is_absent
 from engine.expressions.python_functions import Functions
 
 DAY_MS = 86_400_000
@@ -33,11 +32,6 @@ DEFAULT_TASKS = 4
 MAX_TASKS = 256
 """Every task costs a state and a call per batch; more than this is a slip on any cluster this runs on."""
 Dialect = Literal["standard", "ksqldb"]
-
-
-def _is_absent(value: object) -> bool:
-    """Leave out a later field that says nothing: a version before it reads what is stored without it."""
-    return value is None
 
 
 class From(Model):
@@ -244,13 +238,13 @@ class Into(Model):
     table: Name | None = Field(default=None, description="Name of the table it writes; or give `stream`.")
     key: Annotated[tuple[ColumnName, ...] | None, at_most(MAX_KEY_PARTS, "key_columns")] = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Which of its columns are the key of a stream, in order; `[]`: none. Absent: those that show the key of what is read.",
         examples=[["item"]],
     )
     append_to: str | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Name of another stream of which the records that the query writes are records, too, beside those that it has from "
         "elsewhere; several queries may append to one stream. They have columns of that stream, of its types; its key among them, others "
         "that it has are null.",
@@ -258,14 +252,14 @@ class Into(Model):
     )
     event_time: ColumnName | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Which of its columns holds the event time of its records or rows: a timestamp, a bigint of milliseconds since 1970, or a "
         "string. Absent: the time of what made them. A row without a time is left out, and counted as `result_time_missing`.",
         examples=["shipped_at"],
     )
     event_time_format: str | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="How an `event_time` of type string is written; absent: RFC 3339.",
         examples=["%Y-%m-%d %H:%M:%S"],
     )

@@ -5,7 +5,6 @@ How they are read and written, as far as they are: ``engine.formats``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, get_args
 
@@ -41,14 +40,7 @@ class RecordFormat:
     def unholdable(self, declared: ColumnType, *, is_key: bool = False) -> ColumnType | None:
         """Return the first type in a column's type that the format cannot hold, None where it holds all."""
         kinds = self.key_kinds if is_key else self.value_kinds
-        return next((each for each in _types_in(declared) if each.kind not in kinds), None)
-
-
-def _types_in(declared: ColumnType) -> Iterator[ColumnType]:
-    yield declared
-    for each in (declared.element, declared.value, *(field for _, field in declared.fields)):
-        if each is not None:
-            yield from _types_in(each)
+        return next((each for each in declared.walk() if each.kind not in kinds), None)
 
 
 def delimiter_of(text: str) -> str:

@@ -10,9 +10,7 @@ from engine.definition.queries import DAY_MS
 from engine.definition.sources.connector_list import DEFAULT, Connector
 from engine.expressions.durations import Duration
 from engine.expressions.limits import MAX_COLUMNS, MAX_KEY_PARTS, at_most
-from engine.expressions.model import Model
-from engine.expressions.names import ColumnName
-from engine.expressions.types.type_texts import TypeText
+from engine.expressions.model import ColumnName, Model, TypeText
 from engine.expressions.types.types import Schema, parse_type
 
 Key = Annotated[tuple[str, ...], at_most(MAX_KEY_PARTS, "key_columns")]

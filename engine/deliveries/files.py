@@ -25,8 +25,7 @@ import polars as pl
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.files import FilesDelivery
 from engine.deliveries.deliveries import DeliveryContext, DeliveryKind, DeliveryStopped, Result, TargetUnavailable, of_kind
-from engine.deliveries.delivery_root import check_writable, directory_of
-from engine.deliveries.lake_rows import lake_rows
+from engine.deliveries.lake import check_writable, directory_of, lake_rows
 from engine.errors import DefinitionInvalid
 from engine.expressions.types.types import ColumnType, Schema
 from engine.formats.json.json_writer import JsonWriter
@@ -51,13 +50,7 @@ class _File:
 
 
 class FilesDeliverer:
-    """Implements ``Deliverer``.
-
-    Args:
-        definition: of the delivery.
-        result: the delivered result.
-        directory: of the files.
-    """
+    """Implements ``Deliverer``."""
 
     keeps_position: ClassVar[bool] = True
 
@@ -68,7 +61,6 @@ class FilesDeliverer:
         self._named: list[Path] = []
 
     def position(self) -> int | None:
-        """See ``Deliverer``."""
         try:
             self._commits.mkdir(parents=True, exist_ok=True)
             self._take_stages_away()
@@ -84,11 +76,9 @@ class FilesDeliverer:
         return upto
 
     def remember(self, position: int) -> bool:  # noqa: ARG002 - what is written here stays
-        """See ``Deliverer``."""
         return False
 
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:
-        """See ``Deliverer``."""
         try:
             files = list(self._write(rows, start, upto))
             self._commit(files, start, upto)

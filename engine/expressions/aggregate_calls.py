@@ -58,11 +58,6 @@ def parse_aggregate(text: str, schema: Schema) -> AggregateCall:
 def name_aggregates(text: str, schema: Schema, named: Mapping[str, AggregateCall]) -> str:
     """Return an expression over results with each aggregate in it replaced by the column that holds it, as ``count(*) > 0`` by ``n > 0``.
 
-    Args:
-        text: the expression.
-        schema: of what is aggregated.
-        named: column → its aggregate.
-
     Raises:
         ExpressionInvalid: as ``parse_aggregate``, and ``aggregate_unnamed`` where no column holds it.
     """

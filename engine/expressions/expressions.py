@@ -17,16 +17,15 @@ import polars as pl
 from engine.expressions import python_functions
 from engine.expressions.aggregates.aggregates import AGGREGATE_NAMES
 from engine.expressions.cpu_deadline import ask
+from engine.expressions.library.choosing import all_null, chosen, none_of, undecided
 from engine.expressions.library.entry import OverNodes
 from engine.expressions.library.function_list import check_count, function_of
 from engine.expressions.library.times.times import extract
 from engine.expressions.parameters import free_columns, with_columns, with_quotes
 from engine.expressions.suggestions import hint, meant
-from engine.expressions.syntax import parse, render
-from engine.expressions.type_names import type_of
+from engine.expressions.syntax import parse, render, type_of
 from engine.expressions.types.types import BOOLEAN, STRING, Schema
 from engine.expressions.values import arithmetic, nested, texts
-from engine.expressions.values.choosing import all_null, chosen, none_of, undecided
 from engine.expressions.values.compiling import Scalar
 from engine.expressions.values.evaluation_errors import Gaps
 from engine.expressions.values.once import once, repeated
@@ -40,7 +39,7 @@ from engine.expressions.values.operands import (
     number_literal,
     text_literal,
 )
-from engine.expressions.values.patterns import like, like_computed
+from engine.expressions.values.texts import like, like_computed
 from engine.sql.tree import (
     ArrayOf,
     Between,

@@ -9,12 +9,7 @@ from engine.sql.tree import Column, Field, Identifier, Lambda, Node, StructOf
 
 
 def free_columns(tree: Node, hidden: frozenset[str] = frozenset()) -> Iterator[Column]:
-    """Yield the columns that a tree names, in the order of the text.
-
-    Args:
-        tree: any.
-        hidden: parameters of lambdas around it.
-    """
+    """Yield the columns that a tree names, in the order of the text."""
     if isinstance(tree, Column):
         if not is_parameter(tree, hidden):
             yield tree
@@ -26,13 +21,7 @@ def free_columns(tree: Node, hidden: frozenset[str] = frozenset()) -> Iterator[C
 
 
 def with_columns(tree: Node, change: Callable[[Column], Column], hidden: frozenset[str] = frozenset()) -> Node:
-    """Return the tree with each column replaced; a parameter that would hide one of the new names gets another name.
-
-    Args:
-        tree: any.
-        change: gives the new column.
-        hidden: parameters of lambdas around it.
-    """
+    """Return the tree with each column replaced; a parameter that would hide one of the new names gets another name."""
 
     def changed(node: Node) -> Node | None:
         if isinstance(node, Column):
@@ -47,7 +36,6 @@ def with_columns(tree: Node, change: Callable[[Column], Column], hidden: frozens
 
 
 def is_parameter(column: Column, names: frozenset[str]) -> bool:
-    """Whether a column is one of these parameters."""
     return column.table is None and column.name.text in names
 
 

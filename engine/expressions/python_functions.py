@@ -18,8 +18,7 @@ from pydantic import Field
 
 from engine.errors import PythonFailed
 from engine.expressions.durations import Duration
-from engine.expressions.model import Model
-from engine.expressions.types.type_texts import TypeText
+from engine.expressions.model import Model, TypeText
 from engine.expressions.types.types import ColumnType, parse_type
 from engine.expressions.values.evaluation_errors import Gaps
 from engine.expressions.values.operands import ExpressionInvalid, Operand, coerce

@@ -1,4 +1,4 @@
-"""Expressions of definitions: read by the parser of the language (``engine.sql``), within our bounds, with faults in our users' words.
+"""Expressions and types of definitions: read by the parser of the language (``engine.sql``), within our bounds, with faults in our users' words.
 
 No text of a user is ever handed on to a database or to Spark.
 """
@@ -10,13 +10,15 @@ from typing import Final
 
 from engine.expressions.cpu_deadline import ask
 from engine.expressions.limits import MAX_ARGUMENTS, MAX_CANONICAL_CHARS, MAX_IN_VALUES, MAX_NESTING, MAX_TREE_DEPTH
+from engine.expressions.types.types import STRING, ColumnType, parse_type
+from engine.expressions.values.nested import array_of, map_of, struct_of
 from engine.expressions.values.operands import ExpressionInvalid
-from engine.sql.bounds import Bounds
 from engine.sql.expressions.expressions import parse_expression
 from engine.sql.faults import FaultKind, ListTooLong, SyntaxFault
+from engine.sql.lexing.cursor import Bounds
 from engine.sql.printing import expressions as printing
 from engine.sql.sentences import INSTEAD, described, excerpt, too_deep, too_many
-from engine.sql.tree import Node
+from engine.sql.tree import Node, TypeName
 
 _BOUNDS: Final = Bounds(MAX_NESTING, MAX_TREE_DEPTH, MAX_IN_VALUES, MAX_ARGUMENTS)
 
@@ -86,3 +88,41 @@ def _sentence(fault: SyntaxFault, text: str) -> str:
     if fault.kind == "unexpected":
         return f"{excerpt(text)} is no expression: {found} at character {fault.start + 1} stands where {described(fault.expected)} is needed"
     return f"{found} at character {fault.start + 1}: {INSTEAD_IN_EXPRESSIONS[fault.kind]}"
+
+
+_NAMES: Final = {
+    "text": "string", "varchar": "string", "char": "string", "integer": "int", "long": "bigint", "float": "double",
+    "real": "double", "double precision": "double", "bool": "boolean", "numeric": "decimal", "timestamptz": "timestamp",
+    "datetime": "timestamp", "varbinary": "bytes", "binary": "bytes",
+}  # fmt: skip
+"""SQL's own names of our types, as the language prints them."""
+
+
+def type_of(written: TypeName) -> ColumnType:
+    """Return the type that is written; letter case counts in the names of a struct's fields alone.
+
+    Raises:
+        ExpressionInvalid: ``type_mismatch``: there is none of that name, or it is too large.
+    """
+    match written:
+        case TypeName(name="ARRAY", types=(element,)):
+            return array_of(type_of(element))
+        case TypeName(name="MAP", types=(key, value)):
+            if type_of(key) != STRING:
+                raise ExpressionInvalid(
+                    "type_mismatch", f"a map's keys are strings: write map<string,...>, not {render(written)[:60]}"
+                )
+            return map_of(type_of(value))
+        case TypeName(name="STRUCT", fields=fields) if fields:
+            return struct_of((field.name.text, type_of(field.type)) for field in fields)
+        case _:
+            return _plain(written)
+
+
+def _plain(written: TypeName) -> ColumnType:
+    head, bracket, rest = render(written).lower().partition("(")
+    known = _NAMES.get(head.strip(), head.strip())
+    try:
+        return parse_type(known if known == "string" else known + bracket + rest)
+    except ValueError as error:
+        raise ExpressionInvalid("type_mismatch", f"CAST: {error}") from error

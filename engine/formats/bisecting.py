@@ -9,8 +9,8 @@ import polars as pl
 import pyarrow as pa
 from polars.exceptions import PanicException
 
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.records.canonical import reject_rows
+from engine.records.excerpts import excerpt_of_bytes
 
 PIECE: Final = 50_000
 """Payloads read at once. One bad payload makes these be read again, and about as many values are in memory twice."""

@@ -11,10 +11,10 @@ import polars as pl
 import pyarrow as pa
 
 from engine.expressions.types.types import ColumnType
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.port import FormatInvalid, Read, Reader, SchemaStore, SideConfig, ValueNotWritable, Writer
 from engine.frames.byte_texts import texts_of
 from engine.records.canonical import reject_rows
+from engine.records.excerpts import excerpt_of_bytes
 
 _NUMBERS: Final[dict[str, pl.DataType]] = {"int": pl.Int32(), "bigint": pl.Int64(), "double": pl.Float64()}
 

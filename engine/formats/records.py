@@ -11,12 +11,11 @@ from typing import Final, Protocol
 import numpy as np
 import polars as pl
 
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.port import Read, Reader
 from engine.plan.model import RelationSchema
 from engine.records.canonical import empty_rejects, reject_rows
 from engine.records.conform import conform
-from engine.records.excerpts import excerpts_of
+from engine.records.excerpts import excerpt_of_bytes, excerpts_of
 
 MAX_PAYLOAD_BYTES: Final = 16 << 20
 """Bound of a key or a value, as of a file's record: longer ones are refused before a reader sees them."""
@@ -78,7 +77,6 @@ class TopicReader:
         ) if clashes.height else rejects
 
     def _joined(self, frame: pl.DataFrame, keys: pl.DataFrame, values: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Join the columns of keys and values."""
         both = [name for name in keys.columns if name in values.columns and name != "_offset"]
         whole = _beside(_beside(frame, values), keys, "_of_key")
         rejects = []

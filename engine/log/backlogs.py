@@ -42,12 +42,7 @@ class LogPlace(NamedTuple):
 
 @dataclass(slots=True)
 class Unread:
-    """The batches after a place.
-
-    Attributes:
-        start_offset: where the partition begins.
-        batches: in order.
-    """
+    """The batches after a place, in order; the partition begins at ``start_offset``."""
 
     start_offset: int
     batches: list[LogBatch] = field(default_factory=list)

@@ -293,19 +293,6 @@ def read(connection: Connection, feed_id: int, partition: int, start: int, end: 
                 yield first, frame
 
 
-def read_feed(connection: Connection, name: str) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Yield ``(first offset, frame)`` of all data of a feed, partition after partition. For tools and tests.
-
-    Raises:
-        LookupError: there is no such feed.
-    """
-    feed = find_feed(connection, name)
-    if feed is None:
-        raise LookupError(f"there is no feed {name!r}")
-    for head in heads(connection, feed.id):
-        yield from read(connection, feed.id, head.partition, head.start_offset, head.next_offset)
-
-
 def trim(connection: Connection) -> int:
     """Remove batches of sources that are older than their feed's retention, and expired idempotency keys; return the number removed.
 

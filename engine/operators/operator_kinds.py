@@ -27,7 +27,7 @@ from engine.operators.windows.hopping import WindowAggregator
 from engine.operators.windows.open_windows import OpenWindows
 from engine.operators.windows.sessions.sessions import SessionAggregator
 from engine.operators.windows.sliding.sliding import SlidingAggregator
-from engine.plan.model import Input, Plan, Stage
+from engine.plan.model import Input, Plan, Stage, task_key
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation, TableRegrouping
 from engine.plan.operators.explosion import Explosion
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
@@ -39,7 +39,6 @@ from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSup
 from engine.plan.operators.table_filter import TableFilter
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation, WindowedAggregation
-from engine.plan.task_keys import task_key
 from engine.state.segments.ports import SegmentStore
 
 State = dict[str, Any]

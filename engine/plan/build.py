@@ -6,21 +6,21 @@ Operators follow T9: ``from.where`` first, joins, ``where``, group and window, `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from engine.definition.dialects import elaborated
 from engine.definition.problems import Problems
-from engine.definition.queries import QueryDefinition
+from engine.definition.queries import LateRecordsKept, QueryDefinition
 from engine.definition.reading import read_definition
 from engine.errors import DefinitionInvalid, Problem
 from engine.expressions.cpu_deadline import begin
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN
 from engine.expressions.python_functions import known_functions
 from engine.expressions.suggestions import meant
-from engine.plan.appending import check_append
-from engine.plan.building.effects import check_effects, check_late_records
+from engine.expressions.types.types import BIGINT, Schema
+from engine.plan.appending import check_append, is_wider
 from engine.plan.building.grouping import AGGREGATE_OPERATOR, WINDOW_OPERATOR, plan_grouping
 from engine.plan.building.joins import plan_joins
 from engine.plan.building.layout import FILTER, Layout, assemble
@@ -246,3 +246,91 @@ def _check_cycle(scope: Scope, catalog: Catalog) -> None:
             seen.add(name)
             entry = catalog.get(name)
             waiting.extend(entry.reads if entry is not None else ())
+
+
+_CLOCKED_SUPPRESSION = "until_time_limit"
+"""The one suppression that waits for event time without a window."""
+
+
+def check_effects(definition: QueryDefinition, problems: Problems) -> None:
+    """Check options that the rest of the definition leaves without anything to act on.
+
+    Each is refused where it stands. Codes: ``idle_without_clock``, ``retention_without_table``, ``buffer_without_bound``.
+    """
+    if definition.idle is not None and not _has_clock(definition):
+        problems.add(
+            "/idle", "idle_without_clock",
+            "`idle` lets event time go on in silence, and nothing in this query waits for event time: that would be a join's `grace` "
+            "or `within`, a window, or suppress mode until_time_limit. Leave `idle` out",
+        )  # fmt: skip
+    window = definition.window
+    if window is not None and window.retention is not None and definition.into.table is None:
+        problems.add(
+            "/window/retention", "retention_without_table",
+            "`retention` says how long a table shows closed windows; a stream keeps every record as long as its feed does. "
+            "Leave `retention` out, or make the result a table",
+        )  # fmt: skip
+    buffer = definition.suppress.buffer
+    if buffer is not None and definition.suppress.limit is not None and buffer.max_rows is None and buffer.max_bytes is None:
+        problems.add(
+            "/suppress/buffer",
+            "buffer_without_bound",
+            "a buffer without a bound is never full; give `max_rows` or `max_bytes`, or leave it out",
+        )
+
+
+def check_late_records(definition: QueryDefinition, sides: Sequence[Side], problems: Problems) -> None:
+    """Check that there can be late rows to keep. Code: ``late_records_without_late``."""
+    if definition.late_records == LateRecordsKept():
+        return
+    has_late = definition.window is not None or any(
+        join.within is not None or join.late != "join" or join.expired in ("drop", "divert") for join in definition.joins
+    )
+    if not has_late and not any(side.entry.relation.history_retention_ms is not None for side in sides):
+        problems.add(
+            "/late_records", "late_records_without_late",
+            "no row of this query can be late: that takes a window, a join of two streams, a late policy, or a versioned table. "
+            "Leave `late_records` out",
+        )  # fmt: skip
+
+
+def _has_clock(definition: QueryDefinition) -> bool:
+    is_waiting = any(join.grace is not None or join.within is not None for join in definition.joins)
+    return is_waiting or definition.window is not None or definition.suppress.mode == _CLOCKED_SUPPRESSION
+
+
+def column_faults(before: Schema, after: Schema, key: Sequence[str]) -> list[Problem]:
+    """Return why records of one schema cannot be read by another one; none where each is a record of that as well.
+
+    A column that is new is null in older records. One that is there stays, with its type or one that holds all values of that; of the key
+    with one that gives equal keys their task.
+    """
+    faults = []
+    for name, kind in before.items():
+        pointer = f"/columns/{name.replace('~', '~0').replace('/', '~1')}"
+        if name not in after:
+            faults.append(Problem(pointer, "relation_not_empty", "there are records with this column; leave it as it is"))
+            continue
+        wanted = after[name]
+        if wanted == kind:
+            continue
+        if not is_wider(kind, wanted):
+            detail = f"there are records in which it is {kind}, and not every {kind} is a {wanted}; add another column beside it"
+            faults.append(Problem(pointer, "relation_not_empty", detail))
+        elif name in key and wanted != BIGINT:
+            detail = f"it is of the key, by which records have found their places; there an int becomes a bigint, and nothing a {wanted}"
+            faults.append(Problem(pointer, "relation_not_empty", detail))
+    return faults
+
+
+def with_columns_named(definition: QueryDefinition, catalog: Catalog) -> QueryDefinition:
+    """Spell out what a definition without ``select`` takes of the catalog as it is.
+
+    Raises:
+        DefinitionInvalid: it does not fit the catalog.
+    """
+    if definition.select is not None:
+        return definition
+    operators = reversed(build_plan(definition, catalog).stages[-1].operators)
+    selected = next(operator.selected for operator in operators if operator.selected)
+    return definition.model_copy(update={"select": dict(selected)})

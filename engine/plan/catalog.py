@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from engine.definition.relations import SourceDefinition, TableDefinition
-from engine.plan.model import Feed, Plan, RelationSchema
-from engine.plan.result_feeds import result_feed
+from engine.plan.model import Feed, Output, Plan, RelationSchema
+
+CHANGES: Final = "changes:"
+"""Before the name of a table: the feed of its changes."""
+
+
+def change_feed(table: str) -> str:
+    """Return the name of the log feed that holds every change of a derived table."""
+    return f"{CHANGES}{table}"
+
+
+def named_result_feed(kind: str, name: str) -> str:
+    """Return the name of the log feed of a result: that of its changes, or of its records."""
+    return change_feed(name) if kind == "table" else name
+
+
+def result_feed(output: Output) -> str:
+    """Return the name of the log feed of what a query writes."""
+    return named_result_feed(output.kind, output.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +33,6 @@ class CatalogEntry:
     """One relation.
 
     Attributes:
-        relation: what a reader must know of it.
-        feed: where its records are.
         produced_by: name of the query that writes it, None for a source.
         reads: relations that query reads; empty for a source. Cycles are found with it.
         is_hidden: the caller must not learn of it.

@@ -31,7 +31,7 @@ class Wait:
     Attributes:
         operator: its name in the plan.
         what: the part of the definition, as a reader of it calls it.
-        wait_ms: how long it waits, by event time or by wall clock.
+        wait_ms: by event time or by wall clock.
         disorder_ms: by how much its results come out of order in one task.
     """
 

@@ -10,7 +10,7 @@ Column names inside a stage are qualified: ``<alias>.<column>`` (``departures.or
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from engine.definition.relations import EventTimeUnit
@@ -56,8 +56,6 @@ class RelationSchema:
     """A relation as a reader needs it.
 
     Attributes:
-        name: its public name.
-        kind: stream or table.
         columns: every declared column (unqualified), in declared order.
         key: key columns; may be empty for a stream.
         event_time: the column that holds the event time, or None: the record's own (log) or arrival time.
@@ -114,7 +112,6 @@ class Input:
 
     Attributes:
         alias: prefix of its columns inside the plan.
-        relation: the relation it reads.
         feed: where from.
         columns: the unqualified columns the query needs, key columns included (projection at the source).
         computed: columns that it makes behind those, of any of the relation's.
@@ -162,7 +159,6 @@ class Stage:
     """Operators that run in one task without another exchange. The *running* relation goes through them one after the other.
 
     Attributes:
-        index: 0 for the first.
         schema: columns that enter its operators (qualified): the running relation's and those of every input of the stage.
         running: ``Input.index`` of the running relation; None: what the stage before emits.
         operators: in the order of T9.
@@ -245,3 +241,83 @@ class Plan:
     def lanes_of(self, source: Input) -> tuple[Input, ...]:
         """Return an input and the further parts of its relation, whose records operators read as its own (P13)."""
         return tuple(item for item in self.inputs if item.read_as == source.index)
+
+
+def needs_ticks(plan: Plan) -> bool:
+    """Whether tasks must learn the time also when no record comes (T10, J9, S2), or to go on after a full buffer (S4)."""
+    has_timer = any(operator.needs_ticks for stage in plan.stages for operator in stage.operators)
+    return plan.idle_after_ms is not None or has_timer or bool(feeds_held_for(plan))
+
+
+def feeds_held_for(plan: Plan) -> frozenset[str]:
+    """Return the feeds of the tables whose progress some join holds for (J9)."""
+    held = {operator.awaited_table for stage in plan.stages for operator in stage.operators}
+    return frozenset(item.feed.name for item in plan.inputs if item.index in held)
+
+
+def folded(plan: Plan, *, is_read: bool = False) -> Plan:
+    """Let an aggregation right before the sink of an unversioned table leave out changes that the sink would fold anyway (T3).
+
+    Queries that read a table must not depend on the cuts of its producer's batches (P4): a group that was only passed through stays with
+    count 0 (A2), and a stream record may stand between two changes of one batch. So an aggregation folds while no query reads its result;
+    one that grows with every record always folds, because each change would be written once per record.
+
+    Args:
+        plan: as it was built.
+        is_read: whether queries read its result: then only an aggregation that grows folds.
+    """
+    output, last = plan.output, plan.stages[-1]
+    if output.kind != "table" or output.history_retention_ms is not None or not output.key:
+        return plan
+    if len(last.operators) < 2 or last.operators[-1].name is not None:
+        return plan
+    *before, operator, select = last.operators
+    operators = (*before, operator.folded(is_read=is_read), select)
+    return replace(plan, stages=(*plan.stages[:-1], replace(last, operators=operators)))
+
+
+def changes_with_readers(plan: Plan) -> bool:
+    """Say whether the first reader of the result makes its producer fold less."""
+    return folded(plan) != folded(plan, is_read=True)
+
+
+def task_key(stage: Stage, plan: Plan) -> tuple[str, ...]:
+    """Return the qualified columns of the running relation whose hash chooses the task, as they are called when they enter the stage."""
+    if stage.running is None:
+        return plan.stages[stage.index - 1].exchange_key
+    source = next(item for item in plan.inputs if item.index == stage.running)
+    return tuple(f"{source.alias}.{name}" for name in source.hash_key)
+
+
+def input_key(index: int, plan: Plan) -> tuple[str, ...]:
+    """Return the qualified columns of an input whose hash chooses the task."""
+    source = next(item for item in plan.inputs if item.index == index)
+    return tuple(f"{source.alias}.{name}" for name in source.hash_key)
+
+
+def followed_keys(stage: Stage, plan: Plan) -> list[tuple[str, ...]]:
+    """Return for each operator of a stage what the columns of ``task_key`` are called in the rows that it keeps of the running relation.
+
+    Joins and aggregations give them other names. Where an aggregation groups by a column that always equals one of them, it is that.
+    """
+    key = task_key(stage, plan)
+    equal: dict[str, set[str]] = {}
+    for before in plan.stages[: stage.index]:
+        for operator in before.operators:
+            _behind(operator, (), equal)
+    found = []
+    for operator in stage.operators:
+        sources = operator.stored_by
+        key = tuple(next((source for source in sources if source == name or source in equal.get(name, ())), name) for name in key)
+        found.append(key)
+        key = _behind(operator, key, equal)
+    return found
+
+
+def _behind(operator: Operator, key: tuple[str, ...], equal: dict[str, set[str]]) -> tuple[str, ...]:
+    """Return the names behind an operator; notes in ``equal`` which columns equal others there."""
+    for left, right in operator.always_equal:
+        united = {left, right} | equal.get(left, set()) | equal.get(right, set())
+        equal.update(dict.fromkeys(united, united))
+    names = operator.renamed
+    return tuple(names.get(name, name) for name in key)

@@ -29,7 +29,6 @@ class DefinitionWarning:
 
     Attributes:
         pointer: JSON pointer of the field that could be changed.
-        code: stable.
         detail: what happens.
         cure: what can be done.
     """

@@ -1,4 +1,4 @@
-"""Columns as arrays for statements, in Postgres's binary form: psycopg's own way examines the type of each value.
+"""Frames into Postgres: by COPY, and as arrays for statements in binary form, because psycopg's own way examines the type of each value.
 
 An array is a head, and for each element its size, -1 for null, and its bytes. Sources: Postgres, src/backend/utils/adt/arrayfuncs.c,
 ``array_recv``; psycopg, "Adapting new types".
@@ -6,6 +6,7 @@ An array is a head, and for each element its size, -1 for null, and its bytes. S
 
 from __future__ import annotations
 
+import io
 import struct
 from typing import Any, Final
 
@@ -13,8 +14,11 @@ import numpy as np
 import polars as pl
 import psycopg
 from numpy.typing import NDArray
+from psycopg import sql
 from psycopg.adapt import Buffer, Dumper
 from psycopg.pq import Format
+
+from engine.frames.slicing import slices
 
 _HEAD: Final = struct.Struct("!iiIii")
 """Dimensions, whether there is a null, type of the elements, their number, index of the first."""
@@ -40,11 +44,7 @@ class TextArray(bytes):
 
 
 def array_of(values: pl.Series) -> BooleanArray | BigintArray | TextArray:
-    """Return a column of booleans, integers or texts, at least one of them, as a parameter.
-
-    Args:
-        values: of these; nulls are kept.
-    """
+    """Return a column of booleans, integers or texts, at least one of them, as a parameter; nulls stay nulls."""
     if values.dtype == pl.String:
         return texts_of(values.to_list())
     nulls = values.is_null().to_numpy() if values.null_count() else None
@@ -104,3 +104,28 @@ class _TextsDumper(_ArrayDumper):
 psycopg.adapters.register_dumper(BooleanArray, _BooleansDumper)
 psycopg.adapters.register_dumper(BigintArray, _BigintsDumper)
 psycopg.adapters.register_dumper(TextArray, _TextsDumper)
+
+
+SLICE_ROWS = 8_192
+"""Postgres reads one slice while the next is written: about a megabyte, with the same cost per row as one large slice."""
+
+SLICE_BYTES = 4 << 20
+"""Bound of a slice with more than one row: a few thousand large rows would be gigabytes of text."""
+
+_COPY = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)")
+
+
+def copy_frame(cursor: psycopg.Cursor[Any], target: sql.Identifier, frame: pl.DataFrame) -> None:
+    """Copy a frame of plain types into the columns of its names, as CSV: null is an empty field, the empty string a quoted one.
+
+    Raises:
+        psycopg.DataError: Postgres cannot hold a value.
+    """
+    if frame.is_empty():
+        return
+    with cursor.copy(_COPY.format(target, sql.SQL(", ").join(map(sql.Identifier, frame.columns)))) as copy:
+        for part in slices(frame, SLICE_ROWS, SLICE_BYTES):
+            text = io.BytesIO()
+            # Strings are always quoted: a line that is only \\. would end the COPY.
+            part.write_csv(text, include_header=False, quote_style="non_numeric")
+            copy.write(text.getvalue())

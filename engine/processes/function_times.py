@@ -18,11 +18,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class FunctionTimes:
-    """Time by function. Calls of one function that overlap, in several threads, count once: only one of them is at work.
-
-    Args:
-        now_ns: a monotonic clock.
-    """
+    """Time by function. Calls of one function that overlap, in several threads, count once: only one of them is at work."""
 
     def __init__(self, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         self._now_ns = now_ns

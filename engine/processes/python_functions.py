@@ -245,7 +245,12 @@ class Hosts:
         os.register_at_fork(after_in_child=self._forget)
 
     def call(self, runnable: Runnable, columns: Sequence[pl.Series]) -> pl.Series:
-        """Run a function over columns; see ``call``."""
+        """Run a function over columns.
+
+        Raises:
+            FunctionFailed: it raised, took too long, or its process ended.
+            FunctionRefused: this machine runs none.
+        """
         with self._making:
             host = self._hosts.setdefault(runnable.id, _Host(runnable, self._idle_s))
             others = [each for each in self._hosts.values() if each is not host]
@@ -255,7 +260,10 @@ class Hosts:
         return host.call(pl.DataFrame(named))
 
     def close_all(self) -> None:
-        """End every process."""
+        """End every process that this process has started: where a service stops inside a process that goes on.
+
+        Those of a process that ends, also by a signal, end with it.
+        """
         with self._making:
             hosts = list(self._hosts.values())
             self._hosts.clear()
@@ -269,22 +277,6 @@ class Hosts:
             each.forget()
 
 
-_HOSTS = Hosts()
-
-
-def call(runnable: Runnable, columns: Sequence[pl.Series]) -> pl.Series:
-    """Run a function over columns.
-
-    Raises:
-        FunctionFailed: it raised, took too long, or its process ended.
-        FunctionRefused: this machine runs none.
-    """
-    return _HOSTS.call(runnable, columns)
-
-
-def close_all() -> None:
-    """End every process that this process has started: where a service stops inside a process that goes on.
-
-    Those of a process that ends, also by a signal, end with it.
-    """
-    _HOSTS.close_all()
+_HOSTS: Final = Hosts()
+call: Final = _HOSTS.call
+close_all: Final = _HOSTS.close_all

@@ -27,9 +27,8 @@ from engine.frames.position_columns import position_columns
 from engine.frames.row_bytes import RowBytes
 from engine.plan.model import RelationSchema
 from engine.records.conform import conform, nulls
-from engine.records.event_units import in_ms
 from engine.records.excerpts import MAX_EXCERPT_CHARS, excerpts_of, storable
-from engine.records.scalars import Fault, scalar_faults
+from engine.records.scalars import Fault, in_ms, scalar_faults
 
 MAX_RECORD_BYTES = 16 << 20
 """With its line break. Bounds the text that an unclosed quote can hide, and a reader's memory for one record. It is far

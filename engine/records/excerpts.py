@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -55,3 +55,18 @@ def showable(column: pl.Series) -> pl.Series:
 
 def _short(value: Any) -> Any:
     return value[:MAX_EXCERPT_CHARS] if isinstance(value, str | bytes | list) else value
+
+
+_SHOWN_BYTES: Final = 256
+
+
+def excerpt_of_bytes(payload: bytes) -> str:
+    """Show a payload."""
+    try:
+        text = payload[:MAX_EXCERPT_CHARS].decode()
+    except UnicodeDecodeError:
+        text = ""
+    if text and text.isprintable():
+        return text
+    rest = len(payload) - _SHOWN_BYTES
+    return payload[:_SHOWN_BYTES].hex() + (f"… and {rest:,} bytes" if rest > 0 else "")

@@ -9,7 +9,7 @@ from typing import Final
 from pydantic_core import PydanticCustomError
 
 from engine.errors import DefinitionInvalid, Problem
-from engine.expressions.names import usable
+from engine.expressions.model import usable
 from engine.expressions.types.types import ColumnType, parse_type
 
 INFER: Final = "infer"

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from typing import Final
 
 import polars as pl
 
+from engine.definition.relations import EventTimeUnit
 from engine.expressions.types.types import ColumnType
 from engine.frames.nesting import KEY, VALUE, elements_of, rows_with
 
@@ -101,3 +103,17 @@ def _can_fail(declared: ColumnType) -> bool:
     """Whether any inner value can be invalid, so that taking the column apart is worth its time."""
     inner = [kind for kind in (declared.element, declared.value) if kind is not None] + [kind for _, kind in declared.fields]
     return declared.kind in (*_JUDGED, "map") or any(map(_can_fail, inner))
+
+
+_MS_PER_SECOND = 1_000
+_PER_MS: Final[dict[EventTimeUnit, int]] = {"us": 1_000, "ns": 1_000_000}
+
+_MOST_SECONDS = ((1 << 63) - 1) // _MS_PER_SECOND
+"""More would not fit into 64 bits as milliseconds. It is far after the year 9999 (T8), so values cut to it stay out of range."""
+
+
+def in_ms(counted: pl.Series, unit: EventTimeUnit) -> pl.Series:
+    """Return whole numbers (64 bits) in milliseconds, rounded down: times before 1970 stay before it."""
+    if unit == "s":
+        return counted.clip(-_MOST_SECONDS, _MOST_SECONDS) * _MS_PER_SECOND
+    return counted if unit == "ms" else counted // _PER_MS[unit]

@@ -26,13 +26,7 @@ _PLANNED: Final = "planned"
 
 
 def begin_run(directory: Path, epoch: int, first_batch: int) -> Path:
-    """Make the scratch directory of a launch; remove those of earlier launches.
-
-    Args:
-        directory: of the checkpoint.
-        epoch: the launch.
-        first_batch: number of its first batch.
-    """
+    """Make the scratch directory of a launch; remove those of earlier launches."""
     for left, match in _runs(directory):
         if int(match[1]) <= epoch:
             shutil.rmtree(left, ignore_errors=True)
@@ -42,12 +36,7 @@ def begin_run(directory: Path, epoch: int, first_batch: int) -> Path:
 
 
 def note_planned(run: Path, batch_id: int) -> None:
-    """Record which batch is planned, before any work on it.
-
-    Args:
-        run: scratch directory of the launch.
-        batch_id: counted per checkpoint.
-    """
+    """Record which batch is planned, before any work on it."""
     file = os.open(run / _PLANNED, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         os.pwrite(file, f"{batch_id:020d}".encode(), 0)
@@ -69,12 +58,7 @@ def time_since_planned(run: Path) -> float | None:
 
 
 def run_of(directory: Path, epoch: int) -> Path | None:
-    """Return the scratch directory of a launch; None if this host has none.
-
-    Args:
-        directory: of the checkpoint.
-        epoch: the launch.
-    """
+    """Return the scratch directory of a launch; None if this host has none."""
     return next((path for path, match in _runs(directory) if int(match[1]) == epoch), None)
 
 

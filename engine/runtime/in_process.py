@@ -1,7 +1,7 @@
 """An executor without Spark: one thread of this process runs the batches of all its queries, one after the other.
 
 Planning, reading, operators, state and commits are those of a slot on Spark. It lacks what Spark adds: other processes and hosts, the
-bounds of a worker's time and memory, batches in parts, and a commit beside the next batch. Tests and tools use it.
+bounds of a worker's time and memory, batches in parts, and a commit beside the next batch.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Final, Literal
 
 from engine.commit.task_states import Cursor
 from engine.plan.model import Plan
-from engine.postgres.sink_link import SinkLink
+from engine.postgres.postgres import SinkLink
 from engine.runtime.checkpoint import note_planned
 from engine.runtime.launches.launch_state import Launch
 from engine.runtime.launches.launched_query import LaunchContext, LaunchedQuery
 from engine.runtime.launches.run_options import RunOptions
-from engine.runtime.limits.execution_mode import ExecutionMode
+from engine.runtime.limits.batch_size import ExecutionMode
 from engine.runtime.planning.batch_planner import BatchPlanner
 from engine.runtime.source import PacketReader
 

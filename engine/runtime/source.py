@@ -21,12 +21,7 @@ from engine.sources.packets import BATCH_ID, Packet, encode_json
 
 
 class PacketReader:
-    """Reads splits, and does all stages of a batch that is read in one part.
-
-    Args:
-        spec: what is read, and the work on it.
-        feeds: a reader for each feed, with the inputs that read it.
-    """
+    """Reads splits, and does all stages of a batch that is read in one part."""
 
     def __init__(self, spec: SourceSpec, feeds: Sequence[FeedInputs]) -> None:
         self._spec = spec

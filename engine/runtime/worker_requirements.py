@@ -34,7 +34,6 @@ class WorkerRequirements:
     """The driver's versions and directory, sent to the workers.
 
     Attributes:
-        code: fingerprint of the engine's sources.
         packages: name and version.
         directory: the driver's directory for this launch, beside its state; None: the state is in no directory.
     """

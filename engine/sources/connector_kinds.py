@@ -8,8 +8,7 @@ from typing import Any, Final
 from engine.log.storage import Head
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import Connection
-from engine.sources.connector import Connector
-from engine.sources.control import Control
+from engine.sources.control import Connector, Control
 from engine.sources.feeds import FeedReader
 from engine.sources.files.connector import FILES
 from engine.sources.kafka.connector import KAFKA
@@ -39,7 +38,6 @@ def open_feed(dsn: str, feed: Feed, relations: Sequence[RelationSchema]) -> Feed
 
 
 def control_of(feed: Feed) -> Control[Any]:
-    """Return the ``Control`` of a feed."""
     return KINDS[feed.type].control
 
 

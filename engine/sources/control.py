@@ -6,16 +6,17 @@ systems outside the database, before the transaction takes a lock.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from engine.definition.sources.connector import ConnectorModel
 from engine.log.storage import Head
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import Connection
 from engine.records.inferred import Inferred
+from engine.sources.feeds import FeedReader
 
 Model = TypeVar("Model", bound=ConnectorModel, contravariant=True)
 
@@ -102,3 +103,23 @@ class Control(Protocol[Model]):
     def delete(self, connection: Connection, feed: Feed) -> None:
         """Delete a feed that no relation reads any more. Data in other systems stays there."""
         ...
+
+
+Open = Callable[[str, Feed, Sequence[RelationSchema]], FeedReader]
+"""DSN of the database, feed, the relations that read the feed: their event times date the chunks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """One connector.
+
+    Attributes:
+        open: returns the reader of a feed.
+        control: of its feeds.
+        ends_sql: an expression over the row ``f`` of ``log.feed`` that gives partition → position after the newest known record, as ``jsonb``;
+            None: ``log.head`` has it.
+    """
+
+    open: Open
+    control: Control[Any]
+    ends_sql: str | None = None

@@ -15,8 +15,32 @@ from engine.log.backlogs import Unread
 from engine.log.fetched import Fetched, LogSplit
 from engine.plan.model import Feed, Input
 from engine.postgres.incarnation import receded
-from engine.sources.chunks import Chunk
 from engine.sources.packets import Packet
+
+UNKNOWN_TS = 1 << 62
+"""Later than every event time."""
+
+
+NO_TS = -1
+"""Earlier than every event time: the head before any record has moved it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of a feed partition.
+
+    Attributes:
+        end_offset: offset after its last record.
+        rows: records inside; an estimate if the feed does not count them.
+        size_bytes: its size as stored.
+        max_ts: greatest event time (ms) inside, None if unknown; ``NO_TS`` if no record inside can move the head.
+    """
+
+    end_offset: int
+    rows: int
+    size_bytes: int
+    max_ts: int | None
+
 
 Start = Literal["earliest", "latest"] | int
 
@@ -81,10 +105,8 @@ class FeedReader(Protocol):
     DataInvalid if it has lost records.
     """
 
-    @property
-    def feed(self) -> Feed:
-        """The feed it reads."""
-        ...
+    __slots__ = ()
+    feed: Feed
 
     def starts(self, start: Start) -> Mapping[int, int]:
         """Return, by partition, the offset where reading begins."""
@@ -114,18 +136,18 @@ class FeedReader(Protocol):
         ...
 
     def last_mark_ms(self) -> int | None:
-        """Return the time of a derived feed's last mark (P14); None: it has none, or records tell the feed's time."""
-        ...
+        """Return the time of a derived feed's last mark (P14); None, the default: it has none, or records tell the feed's time."""
+        return None
 
-    def with_marks(self, splits: Sequence[Split], end: int, until_head: int | None) -> Sequence[Split]:
-        """Return the splits of a batch so that the marks right before its end are read too, also where it has no rows.
+    def with_marks(self, splits: Sequence[Split], end: int, until_head: int | None) -> Sequence[Split]:  # noqa: ARG002 - of those that have marks
+        """Return the splits of a batch so that the marks right before its end are read too, also where it has no rows; by default as they are.
 
         Args:
             splits: of a partition.
             end: where the batch ends.
             until_head: marks right before ``end`` are read where the merge had not come so far with them; None: all are.
         """
-        ...
+        return splits
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         """Yield ``data``, ``reject`` and ``stats`` packets, then those of ``times`` and one ``progress`` packet."""
@@ -133,24 +155,24 @@ class FeedReader(Protocol):
 
     @property
     def is_asked_in_one_statement(self) -> bool:
-        """Whether one statement for the logs of many queries (``engine.log.backlogs``) finds its unread records."""
-        ...
+        """Whether one statement for the logs of many queries (``engine.log.backlogs``) finds its unread records; by default not."""
+        return False
 
     @property
     def is_announced(self) -> bool:
-        """Whether its ends in the database (``feed_ends``) show new data; else only a look shows it."""
-        ...
+        """Whether its ends in the database (``feed_ends``) show new data; else only a look shows it. By default not."""
+        return False
 
-    def fetchable(self, split: Split) -> LogSplit | None:
-        """Return the part of a split that one statement can prefetch together with other queries' parts; None: nothing."""
-        ...
+    def fetchable(self, split: Split) -> LogSplit | None:  # noqa: ARG002 - of those that can
+        """Return the part of a split that one statement can prefetch together with other queries' parts; None, the default: nothing."""
+        return None
 
-    def chunks_of(self, unread: Unread, partition: int, start: int, limit: Limit) -> list[Chunk] | None:
-        """Return the result of ``chunks`` from the answer of the statement for many queries; None: this is not possible."""
-        ...
+    def chunks_of(self, unread: Unread, partition: int, start: int, limit: Limit) -> list[Chunk] | None:  # noqa: ARG002 - of those that can
+        """Return the result of ``chunks`` from the answer of the statement for many queries; None, the default: this is not possible."""
+        return None
 
     def receded(self, partition: int, position: int, end: int, *, is_committed: bool) -> EngineError:
-        """Return the error about a feed that ends before a position that was read.
+        """Return the error about a feed that ends before a position that was read; the database's own feeds do only if it was restored.
 
         Args:
             partition: which.
@@ -158,16 +180,16 @@ class FeedReader(Protocol):
             end: where the feed ends now.
             is_committed: committed results depend on the lost records; else the next attempt begins at the existing ones.
         """
-        ...
+        return receded(self.feed.name, str(partition), position, end, is_committed=is_committed)
 
     def epochs(self) -> Mapping[int, int]:
         """Return, by partition, the epoch of its log at the last ``ends``; empty if records cannot be replaced unnoticed.
 
         The epochs are kept with the positions before those ends, for ``check_epochs``.
         """
-        ...
+        return {}
 
-    def check_epochs(self, positions: Mapping[int, int], epochs: Mapping[int, int], committed: Mapping[int, int]) -> None:
+    def check_epochs(self, positions: Mapping[int, int], epochs: Mapping[int, int], committed: Mapping[int, int]) -> None:  # noqa: ARG002 - of those that can
         """Check that the records read before positions still exist; called after ``ends``.
 
         Args:
@@ -178,48 +200,4 @@ class FeedReader(Protocol):
         Raises:
             DataInvalid, SourceUnavailable: other records have replaced those that were read; see ``receded``.
         """
-        ...
-
-
-class UsualAnswers:
-    """The default answers of a reader."""
-
-    __slots__ = ()
-    feed: Feed
-
-    @property
-    def is_asked_in_one_statement(self) -> bool:
-        """See ``FeedReader``."""
-        return False
-
-    @property
-    def is_announced(self) -> bool:
-        """See ``FeedReader``."""
-        return False
-
-    def fetchable(self, split: Split) -> LogSplit | None:  # noqa: ARG002 - the port's
-        """See ``FeedReader``."""
-        return None
-
-    def chunks_of(self, unread: Unread, partition: int, start: int, limit: Limit) -> list[Chunk] | None:  # noqa: ARG002 - the port's
-        """See ``FeedReader``."""
-        return None
-
-    def last_mark_ms(self) -> int | None:
-        """See ``FeedReader``: records tell the feed's time."""
-        return None
-
-    def with_marks(self, splits: Sequence[Split], end: int, until_head: int | None) -> Sequence[Split]:  # noqa: ARG002 - the port's
-        """See ``FeedReader``: there are no marks."""
-        return splits
-
-    def receded(self, partition: int, position: int, end: int, *, is_committed: bool) -> EngineError:
-        """See ``FeedReader``: the ends of the database's own feeds recede only if the database was restored."""
-        return receded(self.feed.name, str(partition), position, end, is_committed=is_committed)
-
-    def epochs(self) -> Mapping[int, int]:
-        """See ``FeedReader``."""
-        return {}
-
-    def check_epochs(self, positions: Mapping[int, int], epochs: Mapping[int, int], committed: Mapping[int, int]) -> None:
-        """See ``FeedReader``."""
+        return

@@ -18,7 +18,7 @@ from engine.frames.frames import OFFSET, OP, TS, with_series
 from engine.log.marks import Marks
 from engine.operators.tasks.order import LaneReading, Rises, rises
 from engine.plan.model import Input
-from engine.sources.chunks import NO_TS
+from engine.sources.feeds import NO_TS
 
 COMPRESSED_BYTES = 1_024
 """From here on a message is compressed: rises of a fast stream then take a tenth of a byte per record."""

@@ -151,7 +151,6 @@ def emitted_by(stage_index: int) -> int:
 
 
 def stage_of(emitted: int) -> int:
-    """Return the stage with this ``emitted_by``."""
     return -1 - emitted
 
 

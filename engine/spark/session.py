@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import socket
 import sys
@@ -23,14 +24,13 @@ from uuid import uuid4
 import psutil
 import pyspark
 from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from engine.processes.python_processes import SAFE_PATH_VARIABLE, WORKER, make_children_safe
-from engine.spark.callback_port import open_callback_port
-from engine.spark.class_archive import archive_of
 from engine.spark.cluster import ClusterSettings, cluster_conf, code_archive, is_cluster
 from engine.spark.fork_server import start_fork_server
-from engine.spark.java import Java, find_java, launchable_home
+from engine.spark.java import Java, archive_of, find_java, launchable_home
 
 JAR = Path(__file__).parent / "jars" / "slackwater.jar"
 """Our own classes for the JVM; ``make jar`` compiles them from ``java``."""
@@ -111,13 +111,6 @@ class SparkSettings:
     cluster: ClusterSettings = field(default_factory=ClusterSettings)
     class_dir: Path | None = None
     archive_to: Path | None = None
-
-
-def build_session(settings: SparkSettings) -> SparkSession:
-    """Start the JVM and return the session, with our source registered. See ``start_session``."""
-    session = start_session(settings)
-    register_source(session)
-    return session
 
 
 def import_source() -> Any:
@@ -201,8 +194,9 @@ def start_session(settings: SparkSettings, prepared: Prepared | None = None) -> 
 
 @contextmanager
 def session_of(settings: SparkSettings) -> Iterator[SparkSession]:
-    """Build a session; stop it and its JVM at the end."""
-    session = build_session(settings)
+    """Start a session with our source registered; stop it and its JVM at the end."""
+    session = start_session(settings)
+    register_source(session)
     gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way to end the JVM
     try:
         yield session
@@ -321,3 +315,22 @@ def _scratch(home: Path) -> Path:
             shutil.rmtree(left, ignore_errors=True)
     scratch.mkdir()
     return scratch
+
+
+def open_callback_port(gateway: Any) -> None:
+    """Open the port at which the JVM calls Python back before PySpark does; PySpark then uses it unchanged.
+
+    PySpark opens this port without a token (``ensure_callback_server_started``). Any process of this machine could then call what the
+    driver offers the JVM. Py4J checks a token on both sides, but its Java client loses the token when it learns the port
+    (``PythonClient.copyWith`` of Py4J 0.10.9.9). Py4J has no call that puts another client into a running gateway, so reflection sets the
+    token on the client that PySpark has installed.
+
+    Args:
+        gateway: of a ``SparkContext``, with no callbacks yet.
+    """
+    token = secrets.token_hex(32)
+    gateway.callback_server_parameters.auth_token = token
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    field = getattr(gateway.jvm.java.lang, "Class").forName("py4j.CallbackClient").getDeclaredField("authToken")  # noqa: B009
+    field.setAccessible(True)
+    field.set(gateway.java_gateway_server.getCallbackClient(), token)

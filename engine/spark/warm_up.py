@@ -2,7 +2,7 @@
 
 The first query of a JVM loads about 8,000 classes, RocksDB's library and the compilers of Spark's plans: 3 to 5 s of CPU, while its user
 waits. An idle driver does this in advance. The same run, in a separate process at the lowest priority, makes the class archive
-from which later JVMs start (``engine.spark.class_archive``).
+from which later JVMs start (``engine.spark.java``).
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from pyspark.sql.types import StructType
 
 from engine.processes.python_processes import import_environment, python_command
 from engine.sources.packets import PACKET_DDL, Packet, packet_batch
-from engine.spark.class_archive import can_archive, remove_stale
 from engine.spark.cluster import is_cluster
-from engine.spark.java import find_java
+from engine.spark.java import can_archive, find_java, remove_stale
 from engine.spark.session import SparkSettings, class_archive, session_of
 
 FORMAT = "slackwater-warm-up"

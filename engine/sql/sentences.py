@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from engine.sql.bounds import Bounds
 from engine.sql.faults import FaultKind, ListTooLong, SyntaxFault
-from engine.sql.scripts import MAX_SCRIPT_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS, ScriptFault
+from engine.sql.lexing.cursor import Bounds
+from engine.sql.scripts import MAX_SCRIPT_CHARS, MAX_STATEMENT_CHARS, MAX_STATEMENTS
 from engine.sql.statements.statements import END, FIRST_WORDS, STATEMENT_BOUNDS
 
 INSTEAD: Final[Mapping[FaultKind, str]] = {
@@ -100,12 +100,6 @@ def sentence(fault: SyntaxFault, text: str) -> str:
         return OTHER_SQL_INSTEAD[found.upper()]
     reason = OF_STATEMENTS[fault.kind].replace("{found}", found)
     return f"{excerpt(found)}: {reason}{_question(fault, found)}"
-
-
-def report(found: ScriptFault) -> str:
-    """Return what is wrong with a script and where: a line with the sentence, the line of the script, and a mark below."""
-    place = found.place
-    return f"line {place.line}, column {place.column}: {sentence(found.fault, found.text)}\n{found.passage.marked}"
 
 
 def too_many(fault: ListTooLong) -> str:

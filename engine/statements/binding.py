@@ -21,10 +21,6 @@ from engine.statements.sources.sources import bind_source
 def bind(statement: Statement, session: Session) -> Action:
     """Return what a statement asks for.
 
-    Args:
-        statement: as it was parsed.
-        session: what is known before it.
-
     Raises:
         StatementRefused: the statement is wrong.
         StatementUnsupported: it is right, but cannot be had here.

@@ -78,7 +78,6 @@ def _check_unread(name: str, session: Session, at: Node) -> None:
 
 
 def bind_create_type(statement: CreateType, session: Session) -> Action:
-    """Bind CREATE TYPE."""
     name = folded(statement.name)
     faults = Faults()
     if name in session.types:
@@ -150,13 +149,11 @@ def _added_name(column: ColumnDefinition, statement: AlterAdd, taken: Collection
 
 
 def bind_set(statement: SetProperty, session: Session) -> Action:
-    """Bind SET and UNSET."""
     del session
     return ChangeSetting(statement.name.value, None if statement.value is None else statement.value.value)
 
 
 def bind_define(statement: Define, session: Session) -> Action:
-    """Bind DEFINE and UNDEFINE."""
     del session
     return ChangeVariable(statement.name.text, None if statement.value is None else statement.value.value)
 

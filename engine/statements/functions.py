@@ -24,7 +24,6 @@ _BUILT_IN = frozenset({*FUNCTIONS, *(name.lower() for name in KSQLDB), *AGGREGAT
 
 
 def bind_create_function(statement: CreateFunction, session: Session) -> Action:
-    """Bind CREATE FUNCTION."""
     properties = Properties(statement.properties)
     name = ""
     with properties.faults.part():
@@ -83,7 +82,6 @@ def _options(properties: Properties) -> dict[str, object]:
 
 
 def bind_drop_function(statement: Drop, session: Session) -> Action:
-    """Bind DROP FUNCTION."""
     name = folded(statement.name).lower()
     if name in session.functions:
         return DropFunction(name)

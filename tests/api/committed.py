@@ -19,8 +19,8 @@ from engine.frames.frames import empty_late
 from engine.operators.operators import Emission
 from engine.operators.tasks.order import LaneReading
 from engine.plan.build import build_plan
+from engine.plan.catalog import result_feed
 from engine.plan.model import Plan
-from engine.plan.result_feeds import result_feed
 from engine.plan.times import first_input
 from engine.postgres.fence import claim_epoch
 from engine.sources.lane_times import encode_reading

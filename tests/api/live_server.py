@@ -9,8 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from app.http.servers.ports import server_config
-from app.http.servers.server import Server
+from app.http.servers.ports import Server, server_config
 
 
 @contextmanager

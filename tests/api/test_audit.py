@@ -15,8 +15,7 @@ from psycopg.types.json import Jsonb
 from pydantic import SecretStr
 
 from app.access.audit.refusals import MOST_OF_CALLER, NOTED_EVERY_SECONDS, REMEMBERED, RefusalLog
-from app.access.audit.rules import Refusal
-from app.access.audit.sql import BEGINNING_CHARS, MOST_BODY_BYTES, REFUSALS_KEPT
+from app.access.audit.sql import BEGINNING_CHARS, MOST_BODY_BYTES, REFUSALS_KEPT, Refusal
 from app.access.rules import RULES, Principal, Role, make_key
 from app.cli.keys import keys as keys_command
 from app.db.database import async_engine_for

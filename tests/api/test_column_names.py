@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from app.upkeep.old_versions import forget_versions
+from app.upkeep.retention import forget_versions
 from engine.expressions.limits import MAX_COLUMNS
 from engine.frames.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted, planned

@@ -9,7 +9,7 @@ import httpx
 import psycopg
 import pytest
 
-from app.access.idempotency.rules import digest_of
+from app.access.idempotency import digest_of
 from app.upkeep.retention import RetentionLimits, trim_once
 from engine.postgres.links import LinkedAsyncConnection
 from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS, Problem

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.db.service_context import service_context_of
+from app.db.database import service_context_of
 from app.main.main import create_app
 from app.settings.settings import Settings
 from engine.errors import DefinitionInvalid

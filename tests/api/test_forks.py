@@ -18,8 +18,7 @@ import sqlalchemy as sa
 from psycopg.types.json import Jsonb
 
 from app.catalog.history.forks import Forked, Forking, at_one_commit, fork_query
-from app.catalog.stored.state_files import StateFiles, checkpoint_directory
-from app.catalog.stored.state_places import state_store_of
+from app.catalog.stored.state_files import StateFiles, checkpoint_directory, state_store_of
 from app.db.database import engine_for
 from app.errors.app_errors import Conflict
 from app.settings.settings import Settings
@@ -27,7 +26,7 @@ from engine.commit.removed_records import as_unread
 from engine.commit.task_states import Layout, TaskState, begin_state, load_committed_state, load_states
 from engine.definition.queries import QueryDefinition
 from engine.frames.frames import LATE_SCHEMA
-from engine.log.storage import append_batches, encode_batch, ensure_feed, read_feed
+from engine.log.storage import append_batches, encode_batch, ensure_feed
 from engine.postgres.fence import claim_epoch
 from engine.postgres.postgres import connect
 from engine.runtime.planning.cursors import new_cursor
@@ -35,6 +34,7 @@ from engine.sources.log.replay_reader import replay_feed
 from tests.api.committed import commit, emitted
 from tests.api.conftest import JOIN, WINDOWS, Problem
 from tests.api.test_statement_edits import statement_of, write_in_sql
+from tests.derived_log import read_feed
 
 pytestmark = pytest.mark.usefixtures("sources")
 COUNTS: dict[str, Any] = {

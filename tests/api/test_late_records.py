@@ -11,12 +11,12 @@ import polars as pl
 import psycopg
 import pytest
 
-from app.catalog.stored.purging import sweep_late_records
+from app.catalog.stored.queries import sweep_late_records
 from app.upkeep.retention import RetentionLimits, trim_once
 from engine.frames.frames import LATE_SCHEMA
-from engine.log.storage import read_feed
 from tests.api.committed import commit, emitted
 from tests.api.conftest import JOIN, Problem
+from tests.derived_log import read_feed
 
 pytestmark = pytest.mark.usefixtures("query")
 PATH = "/v1/queries/joined/late-records"

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from app.upkeep.old_versions import forget_versions
+from app.upkeep.retention import forget_versions
 from tests.api.conftest import TABLE, Problem
 
 WEATHER = {**TABLE, "materialize": True}

@@ -17,9 +17,8 @@ from psycopg import sql
 from pydantic import SecretStr
 
 from app.main.main import create_app
-from app.settings.limit_settings import LimitSettings
+from app.settings.limit_settings import LimitSettings, SqlSettings
 from app.settings.settings import Settings
-from app.settings.sql_settings import SqlSettings
 from tests.api.change_writer import ChangeWriter
 from tests.api.conftest import Problem
 from tests.api.live_server import live

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from app.main.main import create_app
+from app.settings.limit_settings import SqlSettings
 from app.settings.settings import Settings
-from app.settings.sql_settings import SqlSettings
 from tests.api.conftest import Problem
 from tests.api.test_statements import ORDERS, PATH, STREAMED, TOTALS, rows, run
 

@@ -18,8 +18,7 @@ from slackwater import Client
 
 from app.access.rules import Role
 from app.access.tokens.issuer_keys import FETCHED_EVERY_SECONDS, FRESH_SECONDS, MOST_BYTES, IssuerAway, IssuerKey, IssuerKeys
-from app.access.tokens.rules import ClaimRules
-from app.access.tokens.verifying import MOST_CHARACTERS, TokenReader
+from app.access.tokens.verifying import MOST_CHARACTERS, ClaimRules, TokenReader
 from app.cli.doctor import examine
 from app.errors.app_errors import AppError, Unauthorized, Unavailable
 from app.main.main import create_app

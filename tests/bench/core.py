@@ -34,8 +34,7 @@ from engine.operators.tasks.order import Slice
 from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
-from engine.plan.folding import folded
-from engine.plan.model import Plan
+from engine.plan.model import Plan, folded
 from engine.sources.shaping import for_input
 from engine.state.segments.memory import MemorySegmentStore
 from engine.state.segments.ports import SegmentStore

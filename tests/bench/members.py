@@ -37,22 +37,19 @@ from engine.definition.relations import StreamDefinition
 from engine.log.sequences import make_result_feed
 from engine.log.storage import append_batches, encode_batch, ensure_feed
 from engine.plan.build import build_plan
-from engine.plan.catalog import source_entry
+from engine.plan.catalog import change_feed, source_entry
 from engine.plan.model import Plan
-from engine.plan.result_feeds import change_feed
 from engine.postgres.fence import claim_epoch
-from engine.postgres.postgres import close_shared_connections, connect
-from engine.postgres.sink_link import SinkLink
+from engine.postgres.postgres import SinkLink, close_shared_connections, connect
 from engine.runtime.launches.committing import QueryBatch, commit_cycle
 from engine.runtime.launches.launch_state import Launch, LaunchState
 from engine.runtime.launches.launched_query import LaunchContext, LaunchedQuery
 from engine.runtime.launches.run_options import RunOptions
-from engine.runtime.limits.execution_mode import ExecutionMode
+from engine.runtime.limits.batch_size import ExecutionMode
 from engine.runtime.planning.cursors import new_cursor, start_positions
 from engine.sources.packets import unpack
 from engine.spark.streams.cycle_work import CyclePartition
-from engine.spark.streams.scheduling import CycleReader
-from engine.spark.streams.silence import Silence
+from engine.spark.streams.scheduling import CycleReader, Silence
 from tests.bench.roles import cpu_by_role
 from tests.bench.steady import KEYS, Lane
 from tests.conftest import migrate

@@ -21,8 +21,7 @@ from engine.operators.tasks.order import Slice
 from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
-from engine.plan.folding import folded
-from engine.plan.model import Plan
+from engine.plan.model import Plan, folded
 from engine.sources.shaping import for_input
 from tests.bench.core_jobs import canonical, source_definition
 from tests.bench.core_scaling import Peak, private_bytes

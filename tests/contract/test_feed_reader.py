@@ -18,13 +18,12 @@ import pytest
 from engine.errors import SourceUnavailable
 from engine.frames.arrow_frames import decode_frame
 from engine.frames.clocks import BEFORE_ALL_TIME
-from engine.log.feed_ends import feed_ends
 from engine.log.fetched import fetch
+from engine.log.sequences import feed_ends
 from engine.operators.tasks.order import BatchOrder
 from engine.plan.model import Input
 from engine.postgres.postgres import Connection
-from engine.sources.chunks import NO_TS
-from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split
+from engine.sources.feeds import NO_TS, FeedReader, Limit, ReadRequest, Split
 from engine.sources.kafka.brokers import consumer_loop as taking
 from engine.sources.lane_times import decode_reading
 from engine.sources.packets import Packet

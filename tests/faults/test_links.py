@@ -17,8 +17,8 @@ from engine.commit.sink import Sink
 from engine.commit.views import create_view
 from engine.errors import SinkUnavailable, SourceUnavailable
 from engine.log.sequences import make_result_feed
+from engine.plan.catalog import change_feed
 from engine.plan.model import Plan
-from engine.plan.result_feeds import change_feed
 from engine.postgres.fence import claim_epoch, cut_off_older
 from engine.postgres.links import LinkedAsyncConnection, LinkedConnection
 from engine.postgres.postgres import close_shared_connections, shared_connection

@@ -21,7 +21,7 @@ from app.catalog.connections.sql import put_connection
 from app.catalog.queries.edits import Replacement, create_query, delete_query, replace_query
 from app.catalog.relations.edits import put_source
 from app.db.database import single_transaction
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.connections.kafka import KafkaConnection
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition

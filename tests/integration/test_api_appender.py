@@ -17,12 +17,12 @@ from app.appends.appender import Appender
 from app.catalog.relations.edits import delete_source, put_source
 from app.db.database import Database
 from app.errors.app_errors import NotFound
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from app.telemetry.setup import Metrics
 from app.upkeep.retention import RetentionLimits, trim_once
 from engine.definition.relations import StreamDefinition
-from engine.log.storage import read_feed
 from engine.postgres.links import LinkedAsyncConnection
+from tests.derived_log import read_feed
 
 JSON = "application/json"
 

@@ -9,8 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from app.cli.doctor import clock_finding, examine
-from app.cli.finding import Finding
-from app.cli.machine import examine_machine, user_finding
+from app.cli.machine import Finding, examine_machine, user_finding
 from app.settings.settings import Settings
 
 

@@ -11,10 +11,9 @@ import sqlalchemy as sa
 
 from app.catalog.relations.edits import put_source
 from app.catalog.relations.routes import listed
-from app.db.database import engine_for
+from app.db.database import engine_for, raw
 from app.db.page_bounds import Most
-from app.db.transactions import raw
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.definition.relations import StreamDefinition
 
 

@@ -11,7 +11,7 @@ import pytest
 from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.log import storage as log
 from engine.log.backlogs import MOST_BATCHES, LogPlace, UnreadLook, unread_behind
-from engine.log.feed_ends import feed_ends
+from engine.log.sequences import feed_ends
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.batch_planner import BatchPlanner
 from engine.runtime.planning.cursors import new_cursor, open_feeds

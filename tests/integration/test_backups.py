@@ -12,7 +12,7 @@ import pytest
 from psycopg.types.json import Jsonb
 from typer.testing import CliRunner
 
-from app.access.internal_queries import PREFIX
+from app.access.scopes import PREFIX
 from app.cli.commands import cli
 from app.upkeep.backups import BackupFailed, Contents, back_up, paused_deliveries, put_back
 from engine.commit.task_states import TaskState, write_states

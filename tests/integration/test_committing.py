@@ -22,15 +22,14 @@ from engine.frames.arrow_frames import encode_frame
 from engine.log.sequences import make_result_feed
 from engine.log.storage import ensure_feed
 from engine.plan.build import build_plan
-from engine.plan.catalog import source_entry
-from engine.plan.result_feeds import change_feed
+from engine.plan.catalog import change_feed, source_entry
 from engine.postgres.fence import claim_epoch, cut_off_older
-from engine.postgres.sink_link import SinkLink
+from engine.postgres.postgres import SinkLink
 from engine.runtime.launches.committing import QueryBatch, commit_cycle
 from engine.runtime.launches.launch_state import Launch, LaunchState
 from engine.runtime.launches.launched_query import LaunchContext, LaunchedQuery
 from engine.runtime.launches.run_options import RunOptions
-from engine.runtime.limits.execution_mode import ExecutionMode
+from engine.runtime.limits.batch_size import ExecutionMode
 from engine.runtime.planning.cursors import new_cursor
 from engine.sources.packets import Packet
 from tests.derived_log import caused, derived_rows

@@ -20,7 +20,7 @@ from app.catalog.deliveries import sql as deliveries
 from app.catalog.relations.change_retention import trim_streams
 from app.catalog.stored.queries import set_desired_state
 from app.db.database import single_transaction
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from app.testing.machines.service import command_of
 from engine.deliveries.delivered_rows import gather
 from engine.deliveries.deliveries import Result

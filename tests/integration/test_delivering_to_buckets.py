@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from app.catalog.connections.sql import put_connection, users_of
 from app.db.database import single_transaction
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.connections.keys import SecretKeys
 from engine.connections.kinds import read_connection
 from engine.connections.s3 import forget_own_credentials

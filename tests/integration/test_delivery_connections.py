@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from app.driver.delivering.connections import Lender
+from app.driver.delivering.worker import Lender
 
 MOST = 2
 

@@ -14,9 +14,8 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
-from app.driver.supervisor.process_group import session_members
+from app.driver.supervisor.process_group import MAX_LOG_BYTES, Spawning, session_members
 from app.driver.supervisor.spare import LEAST_FREE_BYTES, Spares, free_memory
-from app.driver.supervisor.spawning import MAX_LOG_BYTES, Spawning
 from app.driver.supervisor.supervisor import Supervisor
 from app.testing.machines.service import command_of
 from engine.processes.python_processes import CODE

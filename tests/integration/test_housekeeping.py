@@ -11,8 +11,7 @@ import psycopg
 import pytest
 
 from app.catalog.stored.catalog import output_to_json
-from app.upkeep.old_versions import forget_versions
-from app.upkeep.retention import RetentionLimits, trim_once
+from app.upkeep.retention import RetentionLimits, forget_versions, trim_once
 from engine.commit.views import create_view
 from engine.expressions.types.types import Schema, parse_type
 from engine.plan.model import Output
@@ -136,7 +135,6 @@ def test_who_sweeps_has_an_end_of_idle_transactions(
         said.append(idle_s)
         return connect(dsn, name, idle_s)
 
-    for module in ("retention", "old_versions"):
-        monkeypatch.setattr(f"app.upkeep.{module}.connect", noted)
+    monkeypatch.setattr("app.upkeep.retention.connect", noted)
     sweep(dsn)
     assert said == [IDLE_SECONDS]

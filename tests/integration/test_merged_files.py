@@ -17,9 +17,8 @@ from engine.definition.sources.files import FilesPlace
 from engine.frames.clocks import I64
 from engine.log import storage as log
 from engine.plan.model import Feed, Input, RelationSchema
-from engine.sources.chunks import NO_TS
 from engine.sources.connector_kinds import open_feed
-from engine.sources.feeds import Limit
+from engine.sources.feeds import NO_TS, Limit
 from engine.sources.files.registry import PLACE_BITS
 from tests.integration.batches import Backlog, merged
 from tests.unit.records.relations import relation

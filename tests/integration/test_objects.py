@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from app.cli.doctor import examine
-from app.cli.finding import Finding
+from app.cli.machine import Finding
 from app.driver.state_root import StateRoot
 from app.settings.settings import Settings
 from app.testing.machines.service import free_port

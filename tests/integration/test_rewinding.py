@@ -26,9 +26,9 @@ from engine.frames.arrow_frames import encode_frame
 from engine.frames.frames import LATE_SCHEMA
 from engine.log.sequences import make_result_feed, trim_sequence
 from engine.log.storage import append_batches, encode_batch, ensure_feed
+from engine.plan.catalog import result_feed
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.row_operators import Projection
-from engine.plan.result_feeds import result_feed
 from engine.postgres.fence import claim_epoch
 from engine.postgres.postgres import connect
 from engine.sources.log.replay_reader import replay_feed

@@ -15,10 +15,9 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from app.db.database import engine_for, migrate
+from app.db.database import engine_for, lock_edits, migrate
 from app.db.notifications import Notifications
 from app.db.schema_version import refuse_unknown
-from app.db.transactions import lock_edits
 from app.main.main import create_app
 from app.settings.settings import Settings
 from app.upkeep.backups import BackupFailed, back_up, put_back

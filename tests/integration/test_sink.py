@@ -32,13 +32,13 @@ from engine.expressions.types.types import Schema, parse_type
 from engine.frames.arrow_frames import encode_frame
 from engine.log.sequences import make_result_feed
 from engine.operators.tasks.order import LaneReading
+from engine.plan.catalog import change_feed
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.foreign_key_join import ForeignKeyResult
 from engine.plan.operators.row_operators import Projection
 from engine.plan.operators.suppression import TimeLimitSuppression
-from engine.plan.result_feeds import change_feed
 from engine.postgres.fence import claim_epoch
-from engine.sources.chunks import NO_TS
+from engine.sources.feeds import NO_TS
 from engine.sources.lane_times import encode_reading
 from engine.sources.packets import Packet
 from tests.derived_log import caused, derived_rows, read_derived

@@ -13,7 +13,7 @@ import pytest
 from engine.commit.views import drop_view
 from engine.frames.arrow_frames import encode_frame
 from engine.frames.frames import OPEN_DELETE, OPEN_ROW
-from engine.plan.result_feeds import change_feed
+from engine.plan.catalog import change_feed
 from engine.sources.packets import Packet
 from tests.derived_log import caused, derived_rows
 from tests.integration.test_sink import data, plan, sink_for, table

@@ -14,8 +14,8 @@ from engine.commit.sink import REPLAYED
 from engine.commit.views import drop_view
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
 from engine.log.sequence import CAUSES
+from engine.plan.catalog import change_feed
 from engine.plan.model import Plan
-from engine.plan.result_feeds import change_feed
 from engine.sources.packets import Packet
 from tests.derived_log import derived_rows, read_derived
 from tests.integration.test_sink import QUERY, data, plan, sink_for, table, times

@@ -13,8 +13,8 @@ from engine.definition.sources.kafka import KafkaPlace
 from engine.errors import SourceUnavailable
 from engine.sources.kafka.brokers import client
 from engine.sources.kafka.brokers.broker_errors import BrokerErrors, OffsetOutOfRange
+from engine.sources.kafka.brokers.client import FIRST_GROWTH_S, LEAST_BYTES, MOST_BYTES
 from engine.sources.kafka.brokers.consumer_loop import ConsumerLoop
-from engine.sources.kafka.brokers.fetch_size import FIRST_GROWTH_S, LEAST_BYTES, MOST_BYTES
 from engine.sources.kafka.brokers.fetching.library import OFF, library
 from engine.sources.kafka.brokers.fetching.native import NativeFetcher
 from engine.sources.kafka.brokers.fetching.plain import PlainFetcher

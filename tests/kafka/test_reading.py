@@ -17,7 +17,7 @@ from engine.postgres.postgres import Connection
 from engine.sources.connector_kinds import control_of, open_feed
 from engine.sources.control import ServiceContext
 from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split
-from engine.sources.kafka.newest import newest_records
+from engine.sources.kafka.inferring import newest_records
 from engine.sources.packets import Packet
 from tests.kafka.topics import Cluster, Sent
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.postgres.postgres import Connection
 from engine.sources.feeds import Limit
-from engine.sources.kafka.chunks import CHUNK_RECORDS
+from engine.sources.kafka.ranges import CHUNK_RECORDS
 from tests.faults.service import until
 from tests.kafka.test_reading import ALL, NOW_MS, Source
 from tests.kafka.topics import Cluster, Sent

@@ -9,7 +9,7 @@ from engine.expressions.aggregates.aggregates import result_type
 from engine.expressions.expressions import compile_scalar
 from engine.expressions.pseudo_columns import EVENT_TIME
 from engine.expressions.types.types import BIGINT, BOOLEAN, STRING, TIMESTAMP, ColumnType, Schema
-from engine.plan.building.table_joins import joined_schema
+from engine.plan.building.join_keys import joined_schema
 from engine.plan.model import Input, Plan, Stage
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation, TableAggregation, TableRegrouping
 from engine.plan.operators.explosion import Explosion

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.admission import Admitted, Backlog, FeedPartition, admit
-from engine.sources.chunks import NO_TS, Chunk
+from engine.sources.feeds import NO_TS, Chunk
 from tests.examples import examples
 
 Place = tuple[int, int]

@@ -20,9 +20,7 @@ from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.operators.tasks.order import Slice
 from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
-from engine.plan.clock import needs_ticks
-from engine.plan.folding import folded
-from engine.plan.model import Feed, Plan
+from engine.plan.model import Feed, Plan, folded, needs_ticks
 from engine.sources.shaping import for_input
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples

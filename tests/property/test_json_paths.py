@@ -13,8 +13,7 @@ from engine.expressions.library.by_value import Unfit, column_of
 from engine.expressions.library.json import json_values
 from engine.expressions.library.json.json_paths import quickly_extracted, quickly_validated
 from engine.expressions.library.json.json_texts import _extracted, _is_json
-from engine.expressions.library.json.json_values import of_column, written
-from engine.expressions.library.json.json_writing import written_as_json
+from engine.expressions.library.json.json_values import of_column, written, written_as_json
 from engine.expressions.types.types import parse_type
 from tests.examples import examples
 

@@ -17,8 +17,17 @@ import pytest
 
 from app.catalog.drivers.crash_suspects import LOST
 from app.catalog.drivers.lifecycle import Action, Effect, Limits, Snapshot, decide
-from app.catalog.drivers.outages import is_outage
-from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, Outcome, State, Status
+from app.catalog.drivers.states import (
+    Desired,
+    DesiredState,
+    ErrorReport,
+    HandleKind,
+    HandleReport,
+    Outcome,
+    State,
+    Status,
+    is_outage,
+)
 
 LIMITS = Limits(start_timeout_ms=10, stop_timeout_ms=10, healthy_after_ms=10, max_attempts=1)
 EPOCH = 100

@@ -31,7 +31,7 @@ from app.driver.leases import Leases
 from app.driver.reconciler import Reconciler
 from app.driver.state_root import StateRoot
 from app.errors.app_errors import Conflict, PreconditionFailed
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.errors import EpochFenced
 from engine.postgres.fence import claim_epoch
 from tests.examples import examples

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.sql.bounds import Bounds
 from engine.sql.expressions.expressions import parse_expression
 from engine.sql.expressions.values import RESERVED
 from engine.sql.faults import SyntaxFault
+from engine.sql.lexing.cursor import Bounds
 from engine.sql.printing.expressions import show
 from engine.sql.tree import Node
 from tests.examples import examples

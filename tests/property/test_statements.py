@@ -7,11 +7,11 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.sql.bounds import Bounds
 from engine.sql.faults import SyntaxFault
+from engine.sql.lexing.cursor import Bounds
 from engine.sql.printing.statements import show
 from engine.sql.scripts import parse_script
-from engine.sql.sentences import report
+from engine.sql.sentences import sentence
 from engine.sql.statement_tree import Statement
 from engine.sql.statements.statements import parse_statement
 from tests.examples import examples
@@ -82,4 +82,4 @@ def read(text: str) -> None:
     assert 0 <= found.start <= found.end <= len(text)
     for each in parse_script(text).faults:
         assert 1 <= each.place.column <= len(each.line) + 1
-        assert report(each).startswith("line ")
+        assert sentence(each.fault, each.text)

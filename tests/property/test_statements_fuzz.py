@@ -14,9 +14,9 @@ from engine.statements.actions import Look
 from engine.statements.binding import bind
 from engine.statements.context.faults import StatementFault
 from engine.statements.context.session import Session
-from engine.statements.effects import after
 from engine.statements.reads.reading import read_of
 from engine.statements.reads.transient import transient_of
+from tests.session_effects import after
 
 SOURCES = """
 CREATE STREAM trips (id INT KEY, city STRING, fare DECIMAL(6, 2), took BIGINT, began TIMESTAMP, stops ARRAY<STRING>, at MAP<STRING, DOUBLE>,

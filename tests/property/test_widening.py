@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from engine.expressions.types.types import ColumnType, parse_type
-from engine.expressions.types.widening import is_wider
 from engine.frames.hashing import key_hash
+from engine.plan.appending import is_wider
 from engine.records.conform import conform
 
 _SIMPLE = ["boolean", "int", "bigint", "double", "string", "bytes", "date", "time", "timestamp"]

@@ -17,9 +17,9 @@ from engine.expressions.aggregates.aggregates import AGGREGATE_NAMES, KSQLDB_AGG
 from engine.expressions.library.function_list import FUNCTIONS
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry
+from engine.sql.expressions.types import TYPE_WORDS
 from engine.sql.expressions.values import RESERVED
 from engine.sql.scripts import parse_script
-from engine.sql.type_names import TYPE_WORDS
 from engine.statements.actions import Action, CreateQuery, RegisterSource
 from engine.statements.binding import bind
 from engine.statements.context.naming import SYSTEM_COLUMNS

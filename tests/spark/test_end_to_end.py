@@ -12,8 +12,8 @@ import pytest
 
 from engine.runtime.failures import WorkerLost
 from engine.runtime.launches.run_options import CommittedBatch
-from engine.spark.streams.reports import SPARK_PHASES
 from engine.spark.streams.running_query import RunningQuery
+from engine.spark.streams.stopping import SPARK_PHASES
 from tests.launching import (
     DEADLINE_S,
     counting,

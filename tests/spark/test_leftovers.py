@@ -13,7 +13,7 @@ import pytest
 
 from engine.spark.make_jar import DIGEST, sources_digest
 from engine.spark.session import JAR
-from engine.spark.streams.leftovers import sweep
+from engine.spark.streams.stopping import sweep
 from tests.launching import counting, many_flights, register_flights
 from tests.spark.conftest import SparkLauncher
 

@@ -14,7 +14,7 @@ import pytest
 from engine.errors import DataInvalid, EngineError, ResultLocked
 from engine.plan.model import Feed, Plan
 from engine.postgres.fence import claim_epoch
-from engine.runtime.crash_errors import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
+from engine.runtime.failures import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
 from engine.runtime.launches import launched_query
 from engine.runtime.launches.launch_state import Launch
 from engine.runtime.launches.run_options import RunOptions

@@ -24,7 +24,7 @@ from engine.definition.queries import QueryDefinition
 from engine.log.storage import encode_batch
 from engine.operators.tasks.task import STATE_FORMAT
 from engine.plan.build import normalise
-from engine.plan.folding import folded
+from engine.plan.model import folded
 from engine.runtime.planning.cursors import new_cursor
 from tests.stored.archive import FOLDER, SUFFIX, catalog_of, pack, plan_of, run
 from tests.stored.kinds import KINDS, SOURCES, closing, definition, records

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from psycopg.types.json import Jsonb
 
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import read_definition
 from app.following.cursors import ChangeCursor
 from app.http.requests.paging import decode_cursor
 from engine.commit.task_states import LAYOUT_FORMAT, load_committed_state
@@ -22,7 +22,7 @@ from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, StateNewer
 from engine.frames.arrow_frames import decode_frame
 from engine.operators.tasks.task import STATE_FORMAT, build_task
-from engine.plan.folding import folded
+from engine.plan.model import folded
 from engine.postgres.postgres import connect
 from engine.runtime.failures import decoded, marked
 from engine.runtime.planning.cursors import CURSOR_FORMAT, require_readable

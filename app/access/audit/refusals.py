@@ -13,8 +13,7 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.access.audit.rules import Refusal
-from app.access.audit.sql import note_refusal
+from app.access.audit.sql import Refusal, note_refusal
 from app.access.rules import Principal
 
 NOTED_EVERY_SECONDS = 60.0
@@ -48,12 +47,7 @@ class _Counted:
 
 
 class RefusalLog:
-    """Writes denied requests to the audit log.
-
-    Args:
-        engine: of the database.
-        clock: monotonic, in seconds.
-    """
+    """Writes denied requests to the audit log."""
 
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine

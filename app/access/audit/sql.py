@@ -1,21 +1,78 @@
-"""The audit log. Each entry is written in the transaction of its change, so one is never there without the other."""
+"""The audit log: action, resource, and its state before and after.
+
+Each entry is written in the transaction of its change, so one is never there without the other.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from app.access.audit.rules import Body, Change, Refusal
 from app.access.rules import PRINCIPAL, Principal
 from app.db.page_bounds import Most, bounded
 from app.db.tables import audit
 from app.http.request_id import REQUEST_ID
+
+
+class Action(StrEnum):
+    """The action."""
+
+    CREATE = "create"
+    REPLACE = "replace"
+    DELETE = "delete"
+    SET_DESIRED_STATE = "set_desired_state"
+    RESTART = "restart"
+    REPLAY = "replay"
+    REWIND = "rewind"
+    REVOKE = "revoke"
+    CHECK = "check"
+
+
+ResourceKind = Literal["stream", "table", "query", "api_key", "connection"]
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a resource.
+
+    Attributes:
+        before: the resource's body before; None if it did not exist. Never a secret.
+        after: its body after; None if it was deleted.
+    """
+
+    action: Action
+    kind: ResourceKind
+    name: str
+    before: Body | None
+    after: Body | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that the caller lacks the permission for.
+
+    Attributes:
+        request: method and route.
+        kind: of the resource, where the route has one.
+        code: of the answer.
+        repeats: equal denials since the last entry that have no entry.
+    """
+
+    request: str
+    kind: ResourceKind | None
+    name: str | None
+    code: str
+    repeats: int
+
 
 REFUSALS_KEPT = 10_000
 """A caller that is denied again and again must not fill the disk, nor push out the changes."""
@@ -60,7 +117,6 @@ class AuditFilter:
     before_id: int | None = None
 
     def conditions(self) -> list[sa.ColumnElement[bool]]:
-        """Return the filter in SQL."""
         conditions = []
         for column, value in ((audit.c.resource, self.resource), (audit.c.actor, self.actor), (audit.c.outcome, self.outcome)):
             if value is not None:

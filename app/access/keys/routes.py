@@ -160,5 +160,4 @@ def _after(cursor: str | None) -> UUID | None:
 
 
 def shown_key(row: ApiKeyRow) -> dict[str, Any]:
-    """Return the members of ``ApiKeyAnswer``."""
     return {name: getattr(row, name) for name in ApiKeyAnswer.model_fields}

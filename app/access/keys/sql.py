@@ -14,8 +14,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.access.rules import NewKey, Principal, Role, digest_of_key, is_key, make_key
 from app.access.scopes import Scope, scope_of
 from app.db.shared_reads import SharedReads
@@ -132,10 +131,6 @@ class KeyCache:
 
     Look-ups at the same moment share one statement, and at most two statements run at once. Clients with wrong or lost keys use no more of
     the database than that.
-
-    Args:
-        engine: of the database.
-        clock: monotonic, in seconds.
     """
 
     def __init__(self, engine: AsyncEngine, clock: Callable[[], float] = time.monotonic) -> None:

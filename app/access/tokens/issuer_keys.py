@@ -55,7 +55,6 @@ class IssuerKey:
     key: PublicKey
 
     def fits(self, algorithm: str) -> bool:
-        """Whether this key can verify a signature of this algorithm."""
         if self.algorithm not in (None, algorithm):
             return False
         if isinstance(self.key, RSAPublicKey):
@@ -66,12 +65,7 @@ class IssuerKey:
 
 
 class IssuerKeys:
-    """Keys of one issuer, for one event loop.
-
-    Args:
-        settings: with an issuer.
-        clock: monotonic, in seconds.
-    """
+    """Keys of one issuer, for one event loop."""
 
     def __init__(self, settings: OidcSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings

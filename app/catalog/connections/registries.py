@@ -16,7 +16,7 @@ from engine.connections.secret_sources import SecretMissing, SecretSources
 from engine.connections.stored import resolved
 from engine.errors import SourceUnavailable
 from engine.formats.registry.client import Registry
-from engine.formats.registry.connected import settings_of
+from engine.formats.registry.settings import settings_of
 
 TIMEOUT_S: Final = 3.0
 DEADLINE_S: Final = 6.0
@@ -35,7 +35,6 @@ class Registries:
     """Registries by name.
 
     Args:
-        database: with the stored connections.
         surroundings: secret sources of this process: keys, variables, hosts.
     """
 
@@ -69,7 +68,6 @@ class Registries:
             entry[1].close()
 
     def close(self) -> None:
-        """Close all connections."""
         for _, registry in self._clients.values():
             registry.close()
         self._clients.clear()

@@ -1,4 +1,7 @@
-"""Rows of connections: put, find, list, delete. Values of secrets arrive in a definition and are encrypted before they are stored."""
+"""Rows of connections: put, find, list, delete. Values of secrets arrive in a definition and are encrypted before they are stored.
+
+``slackwater doctor`` checks whether the configured key decrypts them.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+import psycopg
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.access.rules import visible
 from app.access.scopes_sql import name_is_visible
+from app.db.database import lock_edits
 from app.db.page_bounds import Most, bounded
 from app.db.tables import connection as table
 from app.db.tables import query, relation
-from app.db.transactions import lock_edits
 from app.errors.app_errors import Conflict, NotFound
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.connections.checking import Outcome
 from engine.connections.keys import SecretKeyMissing, SecretKeys, SecretUnreadable
 from engine.connections.kinds import AnyConnection
@@ -54,7 +57,6 @@ class ConnectionRow:
 
     @property
     def stored(self) -> Stored:
-        """The connection in the engine's form."""
         return Stored(self.name, self.type, self.definition, self.secrets)
 
 
@@ -145,7 +147,6 @@ def delete_connection(transaction: sa.Connection, name: str, conditions: Precond
 
 
 def note_check(transaction: sa.Connection, name: str, outcome: Outcome) -> None:
-    """Record in the audit log that a connection was checked."""
     after = {"outcome": outcome.outcome, "reason": outcome.reason}
     note(transaction, Change(Action.CHECK, "connection", name, None, after))
 
@@ -183,3 +184,45 @@ def _is_equal(stored: Stored, definition: AnyConnection, keys: SecretKeys | None
         )
     except SecretUnreadable:
         return False
+
+
+_EXISTS = "SELECT to_regclass('slackwater.connection') IS NOT NULL"
+_ALL = "SELECT name, type, definition, secrets FROM slackwater.connection WHERE secrets <> '{}' ORDER BY name"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretsCheck:
+    """Result of the check.
+
+    Attributes:
+        connections: number of connections with stored secrets.
+        unreadable: name and reason of each connection that cannot be decrypted.
+        of_former_keys: names of connections that are encrypted with another key than the first.
+    """
+
+    connections: int
+    unreadable: tuple[str, ...]
+    of_former_keys: tuple[str, ...]
+
+
+def look_at_secrets(connection: psycopg.Connection[Any], keys: SecretKeys | None) -> SecretsCheck:
+    """Decrypt every secret and discard it."""
+    exists = connection.execute(_EXISTS).fetchone()
+    rows = connection.execute(_ALL).fetchall() if exists is not None and exists[0] else []
+    unreadable, former = [], []
+    for row in rows:
+        stored = Stored(*row)
+        try:
+            for pointer, text in stored.secrets.items():
+                _decrypt(stored, pointer, keys)
+                if keys is not None and not keys.is_first(text) and stored.name not in former:
+                    former.append(stored.name)
+        except SecretUnreadable as error:
+            unreadable.append(f"{stored.name}: {error}")
+    return SecretsCheck(len(rows), tuple(unreadable), tuple(former))
+
+
+def _decrypt(stored: Stored, pointer: str, keys: SecretKeys | None) -> None:
+    if keys is None:
+        raise SecretUnreadable(f"{pointer} is encrypted, and SLACKWATER_SECRET_KEY is not set")
+    keys.decrypt(stored.secrets[pointer], stored.place(pointer))

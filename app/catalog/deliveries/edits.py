@@ -1,24 +1,32 @@
 """The deliveries of queries' results: started, changed and ended in the transaction of the query's edit.
 
 A delivery is a row; its target knows it by its id. If the target changes, or the result starts from scratch, a new delivery begins with another
-id, at its ``start``. Delivered results stay at the target.
+id, at its ``start``. Delivered results stay at the target. A target is checked before a transaction begins, because it is an external system.
 """
 
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.catalog.stored.queries import add_event
-from app.db.log_tables import feed
-from app.db.tables import delivery
+from app.catalog.stored.catalog import load_catalog, output_of
+from app.catalog.stored.queries import add_event, find_query
+from app.db.database import delivery_context_of, raw
+from app.db.tables import delivery, feed, relation
+from app.http.parameters import Services, looked_outside
 from engine.definition.deliveries.delivery import DeliveryModel, goes_on
+from engine.definition.queries import QueryDefinition
+from engine.deliveries.deliveries import DeliveryContext, Result
+from engine.deliveries.delivery_kinds import DELIVERY_KINDS
+from engine.errors import DefinitionInvalid
+from engine.plan.build import build_plan, normalise
+from engine.plan.catalog import result_feed
 from engine.plan.model import Output
-from engine.plan.result_feeds import result_feed
 
 PUT_BACK: Final = "delivery_put_back"
 
@@ -110,3 +118,69 @@ def _begin(connection: sa.Connection, query_id: UUID, connector: DeliveryModel, 
 
 def _stored(connector: DeliveryModel) -> dict[str, Any]:
     return connector.model_dump(mode="json", by_alias=True)
+
+
+_NOBODY: Final = UUID(int=0)
+"""The delivery's id before it exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target that a definition names, and the result for it."""
+
+    model: DeliveryModel
+    result: Result
+
+    def check(self, context: DeliveryContext) -> None:
+        """Check whether the target is writable; call this without an open transaction.
+
+        Raises:
+            DefinitionInvalid: it is not; pointers lead into the query's definition.
+            TargetUnavailable: it does not answer.
+        """
+        DELIVERY_KINDS[self.model.name()].check(self.model, self.result, context)
+
+
+def target_of(definition: QueryDefinition, output: Output) -> Target | None:
+    """Return the target of a planned definition; None if it has none."""
+    model = definition.into.connector
+    if model is None:
+        return None
+    return Target(model, Result(_NOBODY, definition.name, output.columns, output.key, output.kind == "table"))
+
+
+def new_target(connection: sa.Connection, definition: QueryDefinition) -> Target | None:
+    """Return the target that a definition names, if it is new.
+
+    None: there is no target, or results with these columns are delivered there already, or the definition is wrong; the request itself
+    reports that.
+    """
+    if definition.into.connector is None:
+        return None
+    try:
+        output = build_plan(normalise(definition), load_catalog(raw(connection))).output
+    except DefinitionInvalid:
+        return None
+    target = target_of(definition, output)
+    return None if target is None or _is_known(connection, target, output) else target
+
+
+def _is_known(connection: sa.Connection, target: Target, output: Output) -> bool:
+    stored = find_query(connection, target.result.query)
+    before = None if stored is None else stored.definition["into"].get("connector")
+    if stored is None or before is None or not goes_on(before, target.model):
+        return False
+    stored_result = connection.execute(sa.select(relation.c.definition).where(relation.c.produced_by == stored.id)).scalar_one()
+    return output_of(stored_result).columns == output.columns
+
+
+async def look_at_target(services: Services, target: Target | None) -> None:
+    """Check a target without holding any permit: this may take ten seconds.
+
+    Raises:
+        DefinitionInvalid: the target is not writable as defined.
+        TargetUnavailable: the target does not answer.
+    """
+    if target is not None:
+        context = delivery_context_of(services.settings)
+        await looked_outside(services, lambda: target.check(context))

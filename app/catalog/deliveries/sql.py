@@ -1,22 +1,25 @@
-"""The statements of the delivering process: leases, plans, positions, failures.
+"""The statements of the delivering process (leases, plans, positions, failures), and the deliveries for status and metrics.
 
-Every statement has a guard: the delivery's id and the epoch of the lease. If it finds no row, another process leases the delivery, or it has
-ended. The lease only saves work; the target ensures that nothing is delivered twice (``engine.deliveries.deliveries``).
+The statements of the process have a guard: the delivery's id and the epoch of the lease. If one finds no row, another process leases the
+delivery, or it has ended. The lease only saves work; the target ensures that nothing is delivered twice (``engine.deliveries.deliveries``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 import psycopg
+import sqlalchemy as sa
 from psycopg.rows import class_row, tuple_row
 from psycopg.types.json import Jsonb
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db.log_tables import RESULT_FEED
+from app.catalog.deliveries.rules import DeliveryFacts
+from app.db.tables import RESULT_FEED
 from engine.deliveries.delivered_rows import Gathered, RecordedDelivery, gather
 from engine.deliveries.deliveries import Result
 
@@ -101,19 +104,13 @@ class DeliveryLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLease:
-    """A lease of a delivery.
-
-    Attributes:
-        id: of the delivery.
-        epoch: of the lease.
-    """
+    """A lease of a delivery."""
 
     id: UUID
     epoch: int
 
     @property
     def names(self) -> dict[str, Any]:
-        """Parameters of the guards in statements."""
         return {"id": self.id, "epoch": self.epoch}
 
 
@@ -143,7 +140,6 @@ class LeasedDelivery:
 
     @property
     def lease(self) -> DeliveryLease:
-        """The lease of this delivery."""
         return DeliveryLease(self.id, self.epoch)
 
     @property
@@ -164,7 +160,6 @@ def claim(connection: Connection, owner: UUID, ttl_ms: int, most: int) -> int:
 
 
 def renew(connection: Connection, owner: UUID, ttl_ms: int) -> None:
-    """Renew the leases that are still this process's."""
     connection.execute(_RENEW, {"owner": owner, "ttl_ms": ttl_ms})
 
 
@@ -175,7 +170,6 @@ def look(connection: Connection, owner: UUID) -> list[LeasedDelivery]:
 
 
 def release(connection: Connection, held: DeliveryLease) -> None:
-    """Release a lease."""
     connection.execute(_RELEASE, held.names)
 
 
@@ -283,3 +277,39 @@ def _note_good(connection: Connection, statement: str, lease: DeliveryLease, val
 
 def _add_event(connection: Connection, lease: DeliveryLease, kind: str, detail: Mapping[str, Any]) -> None:
     connection.execute(_EVENT, {"id": lease.id, "kind": kind, "detail": Jsonb({"delivery": str(lease.id), **detail})})
+
+
+# The batch with the first undelivered row is the one with the greatest first number up to it.
+_FACTS: Final = f"""
+SELECT q.name AS query, d.id::text AS id, d.definition, q.desired_state, d.position, coalesce(f.next_sequence, d.position) AS "end",
+    (SELECT b.head_ms FROM log.batch b WHERE b.feed_id = f.id AND b.sequence IS NOT NULL ORDER BY b.sequence DESC LIMIT 1) AS newest_ms,
+    d.event_time_ms,
+    CASE WHEN f.next_sequence > d.position THEN extract(epoch FROM clock_timestamp() - (
+        SELECT b.appended_at FROM log.batch b WHERE b.feed_id = f.id AND b.sequence <= d.position ORDER BY b.sequence DESC LIMIT 1
+    ))::double precision END AS waited_s,
+    d.delivered_at, d.delivered_rows, d.failures, d.attempt, d.next_attempt_at, d.error, d.is_stopped, d.state_since,
+    coalesce(d.lease_expires_at > now(), false) AS is_leased
+FROM slackwater.delivery d JOIN slackwater.query q ON q.id = d.query_id
+LEFT JOIN slackwater.relation r ON r.produced_by = q.id
+LEFT JOIN log.feed f ON f.name = {RESULT_FEED}
+WHERE q.deleted_at IS NULL
+"""  # noqa: S608 - made of constants
+_OF_QUERY: Final = sa.text(_FACTS + " AND q.id = :query")
+_OF_QUERIES: Final = sa.text(_FACTS + " AND q.id = ANY(:queries)")
+_ALL: Final = sa.text(_FACTS)
+
+
+async def delivery_of(connection: AsyncConnection, query_id: UUID) -> DeliveryFacts | None:
+    """Return the delivery of a query; None if it has none."""
+    row = (await connection.execute(_OF_QUERY, {"query": query_id})).mappings().one_or_none()
+    return None if row is None else DeliveryFacts(**row)
+
+
+async def deliveries_of(connection: AsyncConnection, query_ids: Sequence[UUID]) -> dict[str, DeliveryFacts]:
+    """Return the deliveries of queries by the queries' names; most have none."""
+    rows = (await connection.execute(_OF_QUERIES, {"queries": list(query_ids)})).mappings()
+    return {row["query"]: DeliveryFacts(**row) for row in rows}
+
+
+async def all_deliveries(connection: AsyncConnection) -> list[DeliveryFacts]:
+    return [DeliveryFacts(**row) for row in (await connection.execute(_ALL)).mappings()]

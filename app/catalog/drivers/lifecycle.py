@@ -59,7 +59,7 @@ drains releases the lease: its workers end with it.
 ==  =================  ==========================================================  ==========================================
 
 Rules 7a to 7c, 12a and 23 find the query that kills its driver: ``app.catalog.drivers.crash_suspects``. Rule 24 keeps the restart budget for
-failures of the query itself: ``app.catalog.drivers.outages``.
+failures of the query itself: ``app.catalog.drivers.states``.
 
 Two conditions of the driver itself come before the table. Without the lease (L) nothing is written: the handle is stopped, then forgotten. While
 the driver drains (D) nothing is launched: live queries go to stopping (restart), queries at rest release their leases. So the next driver
@@ -74,8 +74,18 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from app.catalog.drivers.crash_suspects import LOST, is_alone, is_crash_suspect, is_lost, one_more
-from app.catalog.drivers.outages import is_outage, next_outages
-from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, Outcome, State, Status
+from app.catalog.drivers.states import (
+    Desired,
+    DesiredState,
+    ErrorReport,
+    HandleKind,
+    HandleReport,
+    Outcome,
+    State,
+    Status,
+    is_outage,
+    next_outages,
+)
 
 
 class Effect(StrEnum):

@@ -1,4 +1,4 @@
-"""How many queries each driver claims, and how many it hands over. Pure: knows no SQL, no process and no clock.
+"""How many queries each driver claims or hands over, and why a query has no driver. Pure: knows no SQL, no process and no clock.
 
 Queries are spread evenly over the ready drivers, up to each one's limit (``max_queries``). The *share* is the smallest number with which the
 drivers, each with the share or its limit, can have all queries. Internal queries are spread in the same way, but separately and without limits.
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from app.catalog.warned import Reason
+
 
 @dataclass(frozen=True, slots=True)
 class DriverLoad:
     """One ready driver.
 
     Attributes:
-        max_queries: its limit.
         held: number of queries that it leases.
-        root: id of its state root.
     """
 
     driver_id: UUID
@@ -49,7 +49,6 @@ class ReadyDrivers:
         return max(0, min(over, free - self.unplaced))
 
     def of_root(self, root: str) -> ReadyDrivers:
-        """Return the drivers with this state root."""
         return replace(self, drivers=tuple(load for load in self.drivers if load.root == root))
 
     @property
@@ -84,3 +83,51 @@ def fair_share(caps: Sequence[int], total: int) -> int:
             return max(share, 0)
         remaining -= cap
     return max(caps, default=0)
+
+
+NO_DRIVER = Reason(
+    "no_driver",
+    "no driver is alive",
+    "`slackwater serve` starts one unless it has --no-driver, `python -P -m app.driver` starts another. If it does not stay alive, `slackwater "
+    "doctor` looks for the cause, and driver.log in the data directory has its messages",
+)
+DRIVER_STARTING = Reason("driver_starting", "the driver is starting its engine", "wait some seconds")
+
+
+def state_not_here(name: str, root: UUID | None) -> Reason:
+    where = "" if root is None else f" (its root.json has the id {root})"
+    return Reason(
+        "state_not_here",
+        f"the state of this query is in a directory that no living driver has{where}",
+        "start a driver whose SLACKWATER_DATA_DIR or SLACKWATER_CHECKPOINT_URL is that directory, restore the directory from a copy, or "
+        f"start from scratch without that state: PUT /v1/queries/{name}?state=discard&from=earliest with the definition",
+    )
+
+
+def reason_for_waiting(
+    ready: ReadyDrivers, starting_drivers: int, query: str, root: UUID | None, *, has_results: bool
+) -> Reason | None:
+    """Return why a query that is to run has no driver; None: a driver will claim it soon.
+
+    Args:
+        ready: the ready drivers, and the waiting queries, as far as known.
+        starting_drivers: number of living drivers that are not ready yet.
+        query: its name.
+        root: its recorded state root, or None.
+        has_results: whether it has committed a batch.
+    """
+    if not ready.drivers:
+        return DRIVER_STARTING if starting_drivers else NO_DRIVER
+    if root is not None:
+        ready = ready.of_root(str(root))
+    if not ready.drivers:
+        return DRIVER_STARTING if starting_drivers else state_not_here(query, root)
+    if ready.is_full:
+        leased, caps = sum(load.held for load in ready.drivers), sum(load.max_queries for load in ready.drivers)
+        return Reason(
+            "waiting_for_place",
+            f"the query waits for a place: {len(ready.drivers)} ready driver{'s hold' if len(ready.drivers) > 1 else ' holds'} {leased} of "
+            f"{caps} queries, which is the limit",
+            "start another driver, stop a query, or raise SLACKWATER_DRIVER__MAX_QUERIES",
+        )
+    return state_not_here(query, None) if root is None and has_results else None

@@ -15,7 +15,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from app.access.internal_queries import PREFIX
+from app.access.scopes import PREFIX
 from app.catalog.drivers.crash_suspects import LOST
 from app.catalog.drivers.lifecycle import Action
 from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, Outcome, State, Status
@@ -159,7 +159,6 @@ class Claimant:
     root: UUID
 
     def values(self, *, is_errand: bool = False, is_internal: bool = False, limit: int | None = None) -> dict[str, Any]:
-        """Return the parameters of the statements about due queries."""
         names = {"driver": self.driver_id, "ttl_ms": self.ttl_ms, "root": self.root}
         return {**names, "is_errand": is_errand, "is_internal": is_internal, "prefix": PREFIX, "limit": limit}
 
@@ -202,12 +201,6 @@ def load_leased(connection: Connection, driver_id: UUID, only: Collection[UUID] 
 def save(connection: Connection, claimant: Claimant, leased: LeasedQuery, action: Action) -> LeasedQuery | None:
     """Write a transition with its run and its event, in one statement.
 
-    Args:
-        connection: in autocommit mode.
-        claimant: the driver.
-        leased: as it was read.
-        action: the decision.
-
     Returns:
         The query after the transition, or None: the lease or the version has changed, and nothing was written.
     """
@@ -235,13 +228,7 @@ def note_phase(connection: Connection, driver_id: UUID, leased: LeasedQuery, pha
 
 
 def hold_query(connection: Connection, query_id: UUID, checkpoint_id: UUID) -> psycopg.Cursor[Any]:
-    """Lock a query against deletion and rebuilding until the transaction ends; return one row if neither has happened.
-
-    Args:
-        connection: in a transaction.
-        query_id: of the query.
-        checkpoint_id: from the order of its launch.
-    """
+    """Lock a query against deletion and rebuilding until the transaction ends; return one row if neither has happened."""
     return connection.execute(_HOLD, (query_id, checkpoint_id))
 
 

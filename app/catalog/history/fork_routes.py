@@ -10,33 +10,25 @@ import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from app.access.idempotency.routes import created_once
+from app.access.idempotency import answered_once
 from app.access.rules import refuse_beyond_scope
-from app.access.scopes import named_in, names_in
-from app.catalog.deliveries.looking import look_at_target
-from app.catalog.deliveries.targets import Target, new_target
-from app.catalog.functions.sql import with_functions
-from app.catalog.history.fork_models import ForkAnswer, ForkBody
-from app.catalog.history.forks import Forking, at_one_commit, fork_query, in_body
+from app.access.scopes import names_in
+from app.catalog.deliveries.edits import Target, look_at_target
+from app.catalog.history.forks import Forking, at_one_commit, fork_query, in_body, read_in_body
+from app.catalog.history.rewind_models import ForkAnswer, ForkBody
 from app.catalog.history.takeovers import TakeOver, take_over
-from app.catalog.queries.answers import stored_answer
-from app.catalog.queries.fork_rules import ForkRequest, forked_definition, place_in_body
-from app.catalog.queries.models import EditChange
-from app.catalog.stored.catalog import load_visible_catalog
-from app.catalog.stored.definitions import read_definition
+from app.catalog.queries.answers import shown_changes, stored_answer
+from app.catalog.queries.fork_rules import ForkRequest, forked_definition
+from app.catalog.stored.catalog import read_definition
 from app.catalog.stored.queries import QueryRow, find_query, get_query
-from app.catalog.stored.state_files import StateFiles
-from app.catalog.stored.state_places import state_files_of
-from app.db.transactions import raw
+from app.catalog.stored.state_files import state_files_of
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import FORK, FORK_WISH
 from app.http.parameters import MAX_NAME_LENGTH, Name, OnlyKnownParameters, Services, ServicesOf, bad_parameter, planned
 from app.http.requests.bodies import JsonBody, read_json, request_body, validated
-from app.http.requests.conditions import IdempotencyKey, OfWrite
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import IdempotencyKey, OfWrite, Preconditions
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid
-from engine.plan.build import read_query
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
 
@@ -107,11 +99,7 @@ async def post_fork(
         raise in_body(error) from error
     work = partial(_forked, services, name, definition, conditions, idempotency_key, body, response)
     async with services.database.control_turns.taken(is_long=True):
-        return await to_thread.run_sync(at_one_commit, services.database.control, _files(services), work)
-
-
-def _files(services: Services) -> StateFiles:
-    return state_files_of(services.settings)
+        return await to_thread.run_sync(at_one_commit, services.database.control, state_files_of(services.settings), work)
 
 
 def _definition(services: Services, name: str, fork_request: ForkBody) -> tuple[QueryDefinition, Target | None]:
@@ -121,13 +109,7 @@ def _definition(services: Services, name: str, fork_request: ForkBody) -> tuple[
         stored = get_query(connection, name)
         functions = read_definition(QueryDefinition, stored.definition).functions
         body = forked_definition({**stored.definition, "desired_state": stored.desired_state}, request)
-        try:
-            definition = read_query(body, lambda: load_visible_catalog(raw(connection)))
-        except DefinitionInvalid as error:
-            raise in_body(error) from error
-        refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in named_in(definition))
-        definition = with_functions(connection, definition, functions)
-        return definition, new_target(connection, definition)
+        return read_in_body(connection, body, functions)
 
 
 def _forked(
@@ -143,15 +125,17 @@ def _forked(
     checkpoint_id: UUID,
     is_held: bool,
 ) -> ForkAnswer | Response:
-    forking = Forking(_files(services), services.settings.limits.fork_bytes, query_id, checkpoint_id, is_held, conditions)
+    forking = Forking(
+        state_files_of(services.settings), services.settings.limits.fork_bytes, query_id, checkpoint_id, is_held, conditions
+    )
 
     def make(response: Response) -> ForkAnswer:
         forked = fork_query(connection, name, definition, forking)
         response.headers["Location"] = f"/v1/queries/{forked.row.name}"
-        changes = [EditChange(pointer=each.pointer, kind=each.kind.value, reason=each.reason) for each in forked.edit.changes]
-        return ForkAnswer(**dict(stored_answer(connection, services, forked.row, definition, response)), changes=changes)
+        answer = stored_answer(connection, services, forked.row, definition, response)
+        return ForkAnswer(**dict(answer), changes=shown_changes(forked.edit.changes))
 
-    return created_once(connection, key, ["POST", f"/v1/queries/{name}/fork"], body, make, response)
+    return answered_once(connection, key, ["POST", f"/v1/queries/{name}/fork"], body, make, response, status=201)
 
 
 def taken_over_from(connection: sa.Connection, services: Services, name: str, fork: str, conditions: Preconditions) -> QueryRow:
@@ -160,5 +144,5 @@ def taken_over_from(connection: sa.Connection, services: Services, name: str, fo
     stored_fork = find_query(connection, fork)
     if stored_fork is not None:
         refuse_beyond_scope(names_in(read_definition(QueryDefinition, stored_fork.definition)))
-    files, checkpoint_id = _files(services), uuid4()
+    files, checkpoint_id = state_files_of(services.settings), uuid4()
     return take_over(connection, name, TakeOver(fork, checkpoint_id, files, conditions))

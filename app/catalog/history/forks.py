@@ -7,36 +7,36 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import psycopg
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
-from app.catalog.deliveries.edits import sync_delivery
-from app.catalog.functions.sql import with_functions
+from app.access.audit.sql import Action, Change, note
+from app.access.rules import refuse_beyond_scope
+from app.access.scopes import named_in
+from app.catalog.deliveries.edits import Target, new_target, sync_delivery
+from app.catalog.functions import with_functions
 from app.catalog.queries.edits import insert_reads, stored_form
 from app.catalog.queries.fork_rules import Fork, as_fork, not_possible, place_in_body, refusal
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import make_result, output_of_query
-from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import planned, read_definition
+from app.catalog.stored.catalog import find_plan, load_catalog, load_visible_catalog, read_definition
 from app.catalog.stored.edit_rules import Edit, classify
-from app.catalog.stored.queries import QueryRow, add_event, find_query, get_query
+from app.catalog.stored.queries import QueryRow, add_event, find_query, get_query, insert_query
 from app.catalog.stored.relations import find_relation
 from app.catalog.stored.state_files import SegmentsGone, StateFiles
-from app.db.log_tables import commit
-from app.db.tables import query, query_status
-from app.db.transactions import edit_of_one_moment, raw
+from app.db.database import edit_of_one_moment, raw
+from app.db.tables import commit, query, query_status
 from app.errors.app_errors import Conflict, Fault
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.commit.history.forking import copy_commits, copy_result, result_bytes
 from engine.commit.task_states import CommittedState, load_committed_state, load_states
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, Problem
-from engine.plan.build import build_plan, fits_stored_state, normalise
+from engine.expressions.python_functions import Functions
+from engine.plan.build import build_plan, fits_stored_state, normalise, read_query
 from engine.plan.catalog import Catalog
 from engine.plan.model import Plan
 from engine.state.segments.in_manifest import stored_segments
@@ -52,12 +52,8 @@ class Forking:
     """The parameters of a fork.
 
     Attributes:
-        files: state of queries.
         most_bytes: largest result to copy.
-        query_id: of the fork.
-        checkpoint_id: of the fork.
         is_held: whether the original commits nothing meanwhile; otherwise the transaction sees one snapshot of it.
-        conditions: of the request, about the original.
     """
 
     files: StateFiles
@@ -114,13 +110,7 @@ def _is_passing(error: BaseException) -> bool:
 
 
 def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition, forking: Forking) -> Forked:
-    """Create a fork of a query.
-
-    Args:
-        connection: of ``edit_of_one_moment``.
-        name: of the original.
-        definition: of the fork (``app.catalog.queries.fork_rules.forked_definition``).
-        forking: its parameters.
+    """Create a fork of a query, in a transaction of ``edit_of_one_moment``.
 
     Raises:
         NotFound: ``query_not_found``.
@@ -137,10 +127,11 @@ def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition
         connection.execute(sa.select(commit.c.query_id).where(commit.c.query_id == stored.id).with_for_update())
     catalog = load_catalog(raw(connection))
     definition = normalise(with_functions(connection, definition, read_definition(QueryDefinition, stored.definition).functions))
-    plan, original = _planned(definition, catalog), _planned_original(stored, definition, catalog)
-    form = stored_form(definition)
+    plan, form = _planned(definition, catalog), stored_form(definition)
+    renamed = as_fork(stored.definition, form)
+    original = find_plan(renamed, catalog)
     is_fit = original is not None and fits_stored_state(original, plan)
-    edit = classify(as_fork(stored.definition, form), form, is_state_compatible=is_fit)
+    edit = classify(renamed, form, is_state_compatible=is_fit)
     if not is_fit or original is None:
         raise refusal(edit, name, definition.name)
     committed = load_committed_state(raw(connection), stored.id, stored.checkpoint_id)
@@ -176,17 +167,26 @@ def _planned(definition: QueryDefinition, catalog: Catalog) -> Plan:
         raise in_body(error) from error
 
 
-def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
+Places = Callable[[str], str]
+"""Returns the pointer into a body for a pointer into the definition that the body contains."""
+
+
+def in_body(error: DefinitionInvalid, place: Places = place_in_body) -> DefinitionInvalid:
     """Return the problems of a definition with pointers into the body that contains it."""
-    return DefinitionInvalid([Problem(place_in_body(each.pointer), each.code, each.detail) for each in error.problems])
+    return DefinitionInvalid([Problem(place(each.pointer), each.code, each.detail) for each in error.problems])
 
 
-def _planned_original(stored: QueryRow, fork: QueryDefinition, catalog: Catalog) -> Plan | None:
-    """Return the plan of the original with the names of the fork; None if its inputs have changed since it was accepted."""
+def read_in_body(
+    connection: sa.Connection, body: Any, functions: Functions, place: Places = place_in_body
+) -> tuple[QueryDefinition, Target | None]:
+    """Read an edited definition; return it with its delivery target, if that is new. Names outside of the caller's scope are refused."""
     try:
-        return planned(as_fork(stored.definition, stored_form(fork)), catalog)
-    except DefinitionInvalid:
-        return None
+        definition = read_query(body, lambda: load_visible_catalog(raw(connection)))
+    except DefinitionInvalid as error:
+        raise in_body(error, place) from error
+    refuse_beyond_scope((place(pointer), named) for pointer, named in named_in(definition))
+    definition = with_functions(connection, definition, functions)
+    return definition, new_target(connection, definition)
 
 
 def _copy_state(connection: sa.Connection, stored: QueryRow, committed: CommittedState, forking: Forking) -> UUID | None:
@@ -234,20 +234,12 @@ def _insert(
     ).scalar_one_or_none()
     origin = Fork(stored.id, stored.name, committed.batch_id, None if committed_at is None else committed_at.isoformat())
     release = sa.select(query.c.release_nonce).where(query.c.id == stored.id).scalar_subquery()
-    connection.execute(
-        sa.insert(query).values(
-            id=forking.query_id,
-            name=form["name"],
-            definition=form,
-            desired_state=form["desired_state"],
-            checkpoint_id=forking.checkpoint_id,
-            release_nonce=release,
-            fork_of=origin.to_json(),
-        )
-    )
-    place = {"state_root": root, "state_checkpoint_id": forking.checkpoint_id} if committed.layout is not None else {}
-    connection.execute(sa.insert(query_status).values(query_id=forking.query_id, state="stopped", **place))
-    return get_query(connection, str(form["name"]))
+    name, others = str(form["name"]), {"release_nonce": release, "fork_of": origin.to_json()}
+    insert_query(connection, forking.query_id, name, form, checkpoint_id=forking.checkpoint_id, **others)
+    if committed.layout is not None:
+        place = {"state_root": root, "state_checkpoint_id": forking.checkpoint_id}
+        connection.execute(sa.update(query_status).where(query_status.c.query_id == forking.query_id).values(place))
+    return get_query(connection, name)
 
 
 def _copy_committed(connection: sa.Connection, stored: QueryRow, plan: Plan, forking: Forking) -> None:

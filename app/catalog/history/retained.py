@@ -11,18 +11,17 @@ import sqlalchemy as sa
 
 from app.catalog.deliveries.edits import planned_upto
 from app.catalog.history.rewind_rules import OVERFLOW, Place, Retained, delivered_since, forked_since, missing_records
-from app.catalog.stored.definitions import planned
+from app.catalog.stored.catalog import planned
 from app.catalog.stored.queries import QueryRow
 from app.catalog.stored.state_files import StateFiles
-from app.db.log_tables import counter, feed, head
-from app.db.tables import query, query_status
-from app.db.transactions import raw
+from app.db.database import raw
+from app.db.tables import counter, feed, head, query, query_status
 from engine.commit.history.retained_commits import RetainedCommit, retained_manifests
-from engine.commit.history.segment_names import names_of
 from engine.log.sequences import LANE_PARTITION
 from engine.plan.catalog import Catalog
 from engine.plan.model import Output, Plan
 from engine.sources.log.replay_reader import replay_feed
+from engine.state.segments.in_manifest import names_of
 
 Kept = Mapping[str, Mapping[str, tuple[int, int]]]
 
@@ -45,12 +44,10 @@ class Around:
 
 
 def place_of(commit: RetainedCommit) -> Place:
-    """Return the public facts of a commit."""
     return Place(commit.batch_id, commit.committed_at, commit.position, commit.stream_time_ms)
 
 
 def look_around(connection: sa.Connection, stored: QueryRow, catalog: Catalog) -> Around:
-    """Return the facts that concern all commits of a query."""
     forks = connection.execute(
         sa.select(query.c.name, query.c.fork_of["batch_id"].as_integer())
         .where(query.c.deleted_at.is_(None), query.c.fork_of["query_id"].as_string() == str(stored.id))

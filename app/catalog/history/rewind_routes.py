@@ -9,22 +9,17 @@ import sqlalchemy as sa
 from anyio import to_thread
 from fastapi import APIRouter, Query, Response
 
-from app.access.idempotency.routes import answered_once
-from app.access.rules import refuse_beyond_scope, visible_position
-from app.access.scopes import named_in
-from app.catalog.deliveries.looking import look_at_target
-from app.catalog.deliveries.targets import Target, new_target
-from app.catalog.functions.sql import with_functions
+from app.access.idempotency import answered_once
+from app.access.rules import visible_position
+from app.catalog.deliveries.edits import Target, look_at_target
+from app.catalog.history.forks import in_body, read_in_body
 from app.catalog.history.rewind_models import CommitPlace, CommitsAnswer, RetainedCommitAnswer, RewindAnswer, RewindBody
 from app.catalog.history.rewind_rules import Place, named, place_in_body
-from app.catalog.history.rewinds import Rewinding, in_body, list_commits, rewind_query
-from app.catalog.queries.answers import stored_answer
-from app.catalog.queries.models import EditChange
-from app.catalog.stored.catalog import load_visible_catalog
-from app.catalog.stored.definitions import read_definition
+from app.catalog.history.rewinds import Rewinding, list_commits, rewind_query
+from app.catalog.queries.answers import shown_changes, stored_answer
+from app.catalog.stored.catalog import read_definition
 from app.catalog.stored.queries import get_query
-from app.catalog.stored.state_places import state_files_of
-from app.db.transactions import raw
+from app.catalog.stored.state_files import state_files_of
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import COMMITS, REWIND, REWIND_WISH
 from app.http.parameters import Inspection, Name, OnlyKnownParameters, Services, ServicesOf, planned
@@ -32,7 +27,6 @@ from app.http.requests.bodies import JsonBody, request_body, validated
 from app.http.requests.conditions import IdempotencyKey, OfWrite
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid
-from engine.plan.build import read_query
 
 router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKnownParameters])
 
@@ -105,7 +99,7 @@ async def post_rewind(
     try:
         await look_at_target(services, target)
     except DefinitionInvalid as error:
-        raise in_body(error) from error
+        raise in_body(error, place_in_body) from error
     desired = rewind_request.desired_state
     if desired is None and definition is not None and "desired_state" in definition.model_fields_set:
         desired = definition.desired_state
@@ -121,13 +115,7 @@ def _definition(services: Services, name: str, body: Any) -> tuple[QueryDefiniti
     """Read the edited definition; return it with its delivery target, if that is new."""
     with services.database.inspection.begin() as connection:
         functions = read_definition(QueryDefinition, get_query(connection, name).definition).functions
-        try:
-            definition = read_query(named(body, name), lambda: load_visible_catalog(raw(connection)))
-        except DefinitionInvalid as error:
-            raise in_body(error) from error
-        refuse_beyond_scope((place_in_body(pointer), named) for pointer, named in named_in(definition))
-        definition = with_functions(connection, definition, functions)
-        return definition, new_target(connection, definition)
+        return read_in_body(connection, named(body, name), functions, place_in_body)
 
 
 def _rewound(
@@ -152,7 +140,7 @@ def _answer(
         before=_shown(done.before),
         after=_shown(done.after),
         removed_rows=done.removed_rows,
-        changes=[EditChange(pointer=each.pointer, kind=each.kind.value, reason=each.reason) for each in edits],
+        changes=shown_changes(edits),
         dry_run=is_dry_run,
     )
 

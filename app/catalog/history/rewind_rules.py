@@ -8,11 +8,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from app.access.rules import visible, visible_feed
+from app.catalog.queries.fork_rules import DEFINITION
 from app.catalog.stored.edit_rules import Edit, EditKind
 from app.errors.app_errors import Conflict, Fault, Unprocessable
-
-DEFINITION: Final = "/definition"
-"""Pointer to the edited definition in the body of a request."""
 
 AT_REST: Final = ("stopped", "paused", "failed")
 """States in which nothing of a query runs or is about to run."""
@@ -111,12 +109,10 @@ def named(definition: Any, name: str) -> Any:
 
 
 def place_in_body(pointer: str) -> str:
-    """Return the pointer into the body for a pointer into the definition."""
     return DEFINITION + pointer
 
 
 def not_retained(name: str, batch_id: int, retained: Sequence[int]) -> Conflict:
-    """Return the error for a commit that is not retained."""
     retained_ones = f"; the newest retained ones: {', '.join(map(str, retained[:5]))}" if retained else "; none is retained"
     detail = (
         f"batch {batch_id} of query '{name}' is not retained{retained_ones}. GET /v1/queries/{name}/restore-points lists them"
@@ -125,12 +121,10 @@ def not_retained(name: str, batch_id: int, retained: Sequence[int]) -> Conflict:
 
 
 def not_possible(detail: str) -> Conflict:
-    """Return the error for a rewind that is not possible in the query's present state."""
     return Conflict("rewind_not_possible", detail, [Fault("/batch_id", "rewind_not_possible", detail)])
 
 
 def not_at_rest(name: str, state: str) -> Conflict:
-    """Return the error for a query that runs or is about to run."""
     return Conflict(
         "query_not_at_rest",
         f"query '{name}' is {state}, and only a stopped, paused or failed query can be rewound; "
@@ -139,7 +133,6 @@ def not_at_rest(name: str, state: str) -> Conflict:
 
 
 def too_large(size: int, most: int) -> Conflict:
-    """Return the error for a change log that is longer than the limit of one request."""
     detail = (
         f"the change log of the result has {size:,} bytes, and a rewind reads at most {most:,} of it to restore the rows "
         "(SLACKWATER_LIMITS__REWIND_BYTES); raise the limit"
@@ -148,7 +141,6 @@ def too_large(size: int, most: int) -> Conflict:
 
 
 def refusal(edit: Edit, name: str) -> Conflict:
-    """Return the error for a definition that does not fit the query's state."""
     needing = [change for change in edit.changes if change.kind is EditKind.NEEDS_NEW_STATE]
     return Conflict(
         "state_incompatible",

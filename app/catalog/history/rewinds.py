@@ -7,10 +7,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.catalog.deliveries.edits import is_unchanged_by, lock_delivery, sync_delivery
-from app.catalog.functions.sql import with_functions
+from app.catalog.functions import with_functions
+from app.catalog.history.forks import in_body
 from app.catalog.history.retained import look_around, place_of, refusal_of_result, with_obstacles
 from app.catalog.history.rewind_rules import (
     AT_REST,
@@ -23,24 +23,22 @@ from app.catalog.history.rewind_rules import (
     refusal,
     too_large,
 )
-from app.catalog.queries.edits import edit_of, stored_form
+from app.catalog.queries.edits import edit_of, lock_query, stored_form
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import output_of_query, refuse_if_read, update_result
-from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import load_catalog, read_definition
 from app.catalog.stored.edit_rules import Edit, EditKind
 from app.catalog.stored.queries import QueryRow, add_event, get_query, redefined
 from app.catalog.stored.state_files import StateFiles
-from app.db.log_tables import commit
-from app.db.tables import query, query_status
-from app.db.transactions import lock_edits, raw
+from app.db.database import raw
+from app.db.tables import commit, query, query_status
 from app.errors.app_errors import Conflict
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.commit.history.restored_rows import RowsUnknown
 from engine.commit.history.retained_commits import RetainedCommit, hold_retained, retained_commits
 from engine.commit.history.rewinding import change_log_bytes, rewind
 from engine.definition.queries import QueryDefinition
-from engine.errors import DefinitionInvalid, Problem
+from engine.errors import DefinitionInvalid
 from engine.plan.build import build_plan, normalise
 from engine.plan.catalog import Catalog
 from engine.plan.model import Output
@@ -54,7 +52,6 @@ class Rewinding:
         definition: edited; None: the query's own.
         desired_state: None: unchanged.
         most_bytes: longest change log to read.
-        conditions: of the request, about the query.
     """
 
     batch_id: int
@@ -131,11 +128,6 @@ def _general_obstacle(connection: sa.Connection, stored: QueryRow) -> str | None
 def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewound:
     """Return a query to a retained commit; it continues from there with its next launch.
 
-    Args:
-        connection: in a transaction.
-        name: of the query.
-        asked: the requested rewind.
-
     Raises:
         NotFound: ``query_not_found``.
         PreconditionFailed: ``version_mismatch``.
@@ -143,10 +135,7 @@ def rewind_query(connection: sa.Connection, name: str, asked: Rewinding) -> Rewo
             ``state_incompatible``, ``query_is_internal``.
         DefinitionInvalid: with every problem; pointers lead into the definition of the body.
     """
-    lock_edits(connection)
-    stored = get_query(connection, name, is_locking=True)
-    asked.conditions.check(f"query '{name}'", stored.version)
-    refuse_internal(name)
+    stored = lock_query(connection, name, asked.conditions)
     epoch = _epoch_at_rest(connection, stored)
     refuse_if_read(connection, stored)
     lock_delivery(connection, stored.id)
@@ -243,18 +232,13 @@ def _edited(
     try:
         plan = build_plan(definition, catalog)
     except DefinitionInvalid as error:
-        raise in_body(error) from error
+        raise in_body(error, place_in_body) from error
     edit = edit_of(connection, stored, definition, plan)
     if edit.kind is EditKind.NEEDS_NEW_STATE:
         raise refusal(edit, stored.name)
     update_result(connection, stored, plan.output)
     form = None if edit.kind is EditKind.NO_OP else stored_form(definition)
     return edit, output_of_query(connection, stored.id), form
-
-
-def in_body(error: DefinitionInvalid) -> DefinitionInvalid:
-    """Return the problems of a definition with pointers into the body that contains it."""
-    return DefinitionInvalid([Problem(place_in_body(each.pointer), each.code, each.detail) for each in error.problems])
 
 
 def _store(connection: sa.Connection, stored: QueryRow, desired_state: str | None, form: dict[str, Any] | None) -> QueryRow:

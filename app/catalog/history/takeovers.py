@@ -13,22 +13,18 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.catalog.deliveries.edits import lock_delivery, move_delivery, planned_upto
 from app.catalog.history.forks import keep_alive, refuse_elsewhere
-from app.catalog.queries.edits import insert_reads, stored_form
+from app.catalog.queries.edits import insert_reads, lock_query, stored_form
 from app.catalog.queries.fork_rules import Fork, not_possible, taken_over
-from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import drop_result, move_result, output_of_query, refuse_if_read
-from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import read_definition
-from app.catalog.stored.purging import forget_results
-from app.catalog.stored.queries import QueryRow, add_event, get_query, redefined
+from app.catalog.stored.catalog import load_catalog, read_definition
+from app.catalog.stored.queries import QueryRow, add_event, forget_results, get_query, mark_deleted, redefined
 from app.catalog.stored.state_files import SegmentsGone, StateFiles
+from app.db.database import raw
 from app.db.tables import query, query_read, query_status
-from app.db.transactions import lock_edits, raw
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.commit.history.promoting import hold_commits, move_commits
 from engine.commit.task_states import load_committed_state, load_states
 from engine.definition.queries import QueryDefinition
@@ -42,10 +38,7 @@ class TakeOver:
     """The parameters of a take-over.
 
     Attributes:
-        fork: name of the fork.
         checkpoint_id: new one of the query.
-        files: state of queries.
-        conditions: of the request, about the query.
     """
 
     fork: str
@@ -60,21 +53,13 @@ def take_over(connection: sa.Connection, name: str, asked: TakeOver) -> QueryRow
     HTTP reads of the original's relation then give the fork's result under the same name. Cursors of its changes end, because its log is another
     one. A query that reads one of the two results is an obstacle: its position is a number in that result's log.
 
-    Args:
-        connection: in a transaction.
-        name: of the original.
-        asked: the parameters.
-
     Raises:
         NotFound: ``query_not_found``.
         PreconditionFailed: ``version_mismatch``.
         Conflict: ``relation_in_use``, ``fork_not_possible``, ``query_is_internal``.
         DefinitionInvalid: the fork's inputs have changed since it was accepted.
     """
-    lock_edits(connection)
-    stored = get_query(connection, name, is_locking=True)
-    asked.conditions.check(f"query '{name}'", stored.version)
-    refuse_internal(name)
+    stored = lock_query(connection, name, asked.conditions)
     fork = get_query(connection, asked.fork, is_locking=True)
     origin = Fork.of(fork.fork_of)
     if origin is None or origin.query_id != stored.id:
@@ -182,10 +167,5 @@ def _store(
 
 def _end_fork(connection: sa.Connection, fork: QueryRow, stored: QueryRow) -> None:
     forget_results(connection, fork.id, is_deleted=True)
-    connection.execute(
-        sa.update(query)
-        .where(query.c.id == fork.id, query.c.version == fork.version)
-        .values(deleted_at=sa.func.now(), desired_state="stopped", version=query.c.version + 1, updated_at=sa.func.now())
-    )
-    add_event(connection, fork.id, "query_deleted", {"result": "taken_over"})
+    mark_deleted(connection, fork, "taken_over")
     note(connection, Change(Action.DELETE, "query", fork.name, fork.body, {"result": "taken_over", "by": stored.name}))

@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.catalog.deliveries.edits import end_delivery, sync_delivery
-from app.catalog.functions.sql import with_functions
+from app.catalog.functions import with_functions
 from app.catalog.relations.change_retention import refuse_forgotten_changes
 from app.catalog.relations.materialisations import refuse_internal
 from app.catalog.relations.results import detach_result, drop_result, make_result, refuse_if_read, update_result
-from app.catalog.stored.catalog import load_catalog, load_catalog_for
-from app.catalog.stored.definitions import planned as planned_as_stored
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import find_plan, load_catalog, load_catalog_for, read_definition
 from app.catalog.stored.edit_rules import Edit, EditKind, classify
-from app.catalog.stored.purging import forget_results
-from app.catalog.stored.queries import QueryRow, add_event, find_query, get_query, redefined
+from app.catalog.stored.queries import (
+    QueryRow,
+    add_event,
+    find_query,
+    forget_results,
+    get_query,
+    insert_query,
+    mark_deleted,
+    redefined,
+    relaunch,
+)
+from app.db.database import lock_edits, raw
 from app.db.tables import query, query_read, query_status, relation
-from app.db.transactions import lock_edits, raw
 from app.errors.app_errors import Conflict
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.definition.queries import QueryDefinition
 from engine.definition.start import Start
-from engine.errors import CURED_BY_NEW_STATE, DefinitionInvalid
+from engine.errors import CURED_BY_NEW_STATE
 from engine.plan.build import build_plan, fits_stored_state, normalise
 from engine.plan.catalog import Catalog
-from engine.plan.folding import changes_with_readers
-from engine.plan.model import Plan
+from engine.plan.model import Plan, changes_with_readers
 
 # States in which nothing of the query runs, so that it is deleted at once.
 _AT_REST = ("stopped", "failed", "backoff")
@@ -64,7 +69,6 @@ class Replaced:
 
     @property
     def is_created(self) -> bool:
-        """Whether the query is new."""
         return self.edit is None
 
 
@@ -102,16 +106,7 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Repl
     planned = _planned(connection, definition)
     definition, plan = planned.definition, planned.plan
     query_id = uuid.uuid4()
-    connection.execute(
-        sa.insert(query).values(
-            id=query_id,
-            name=definition.name,
-            definition=stored_form(definition),
-            desired_state=definition.desired_state,
-            checkpoint_id=uuid.uuid4(),
-        )
-    )
-    connection.execute(sa.insert(query_status).values(query_id=query_id, state="stopped"))
+    insert_query(connection, query_id, definition.name, stored_form(definition))
     make_result(connection, query_id, plan)
     _note_reads(connection, query_id, plan)
     sync_delivery(connection, query_id, definition.into.connector, plan.output)
@@ -190,7 +185,7 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
 
 def edit_of(connection: sa.Connection, stored: QueryRow, definition: QueryDefinition, plan: Plan) -> Edit:
     """Classify the change from the stored definition to the normalised one of ``plan``."""
-    before = _plan_in_force(connection, stored)
+    before = find_plan(stored.definition, load_catalog(raw(connection)))
     return classify(
         stored.definition,
         stored_form(definition),
@@ -209,14 +204,25 @@ def _note_edit(connection: sa.Connection, stored: QueryRow, edit: Edit, desired:
         add_event(connection, stored.id, "desired_state_changed", {"from": stored.desired_state, "to": desired})
 
 
+def lock_query(connection: sa.Connection, name: str, conditions: Preconditions) -> QueryRow:
+    """Return a user's query, locked against other edits.
+
+    Raises:
+        NotFound: ``query_not_found``.
+        Conflict: ``query_is_internal``.
+        PreconditionFailed: ``version_mismatch``.
+    """
+    lock_edits(connection)
+    stored = get_query(connection, name, is_locking=True)
+    conditions.check(f"query '{name}'", stored.version)
+    refuse_internal(name)
+    return stored
+
+
 def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, conditions: Preconditions) -> bool:
     """Delete a query. Its driver stops it, then removes its state and its row.
 
-    Args:
-        connection: in a transaction.
-        name: of the query.
-        keeps_result: whether the relation that it writes stays, for reading, until it is deleted itself; otherwise it is deleted too.
-        conditions: of the request.
+    If it keeps the result, the relation stays for reading until it is deleted itself; otherwise it is deleted too.
 
     Returns:
         Whether nothing of the query runs any more.
@@ -226,10 +232,7 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
         Conflict: ``relation_in_use``: the relation would be deleted, and others read it; ``query_is_internal``.
         PreconditionFailed: ``version_mismatch``.
     """
-    lock_edits(connection)
-    stored = get_query(connection, name, is_locking=True)
-    conditions.check(f"query '{name}'", stored.version)
-    refuse_internal(name)
+    stored = lock_query(connection, name, conditions)
     if keeps_result:
         detach_result(connection, stored)
     else:
@@ -240,28 +243,14 @@ def delete_query(connection: sa.Connection, name: str, *, keeps_result: bool, co
     if not keeps_result:
         drop_result(connection, stored.id)
     connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))
-    connection.execute(
-        sa.update(query)
-        .where(query.c.id == stored.id, query.c.version == stored.version)
-        .values(deleted_at=sa.func.now(), desired_state="stopped", version=query.c.version + 1, updated_at=sa.func.now())
-    )
-    outcome = {"result": "kept" if keeps_result else "discarded"}
-    add_event(connection, stored.id, "query_deleted", outcome)
-    note(connection, Change(Action.DELETE, "query", name, stored.body, outcome))
+    result = "kept" if keeps_result else "discarded"
+    mark_deleted(connection, stored, result)
+    note(connection, Change(Action.DELETE, "query", name, stored.body, {"result": result}))
     return stored.state in _AT_REST
 
 
 def stored_form(definition: QueryDefinition) -> dict[str, Any]:
-    """Return the JSON form in which a definition is stored."""
     return definition.model_dump(mode="json", by_alias=True)
-
-
-def _plan_in_force(connection: sa.Connection, stored: QueryRow) -> Plan | None:
-    """Return the plan of the stored definition; None if its inputs have changed so that it has no plan any more."""
-    try:
-        return planned_as_stored(stored.definition, load_catalog(raw(connection)))
-    except DefinitionInvalid:
-        return None
 
 
 def _note_reads(connection: sa.Connection, query_id: UUID, plan: Plan, before: Collection[str] = ()) -> None:
@@ -294,17 +283,9 @@ def _tell_producers(connection: sa.Connection, names: Collection[str]) -> None:
     producers = connection.execute(sa.select(query.c.id, query.c.definition).where(query.c.id.in_(first_read))).all()
     catalog = load_catalog(raw(connection)) if producers else {}
     for row in producers:
-        if _changes_with_readers(row.definition, catalog):
-            restart = sa.update(query).where(query.c.id == row.id).values(restart_nonce=query.c.restart_nonce + 1)
-            connection.execute(restart)
-            add_event(connection, row.id, "restart_requested", {"reason": "its changes are read by a query from now on"})
-
-
-def _changes_with_readers(stored: Mapping[str, Any], catalog: Catalog) -> bool:
-    try:
-        return changes_with_readers(planned_as_stored(stored, catalog))
-    except DefinitionInvalid:
-        return False  # no launch of it can succeed; its readers are not the cause
+        plan = find_plan(row.definition, catalog)  # without one no launch of it can succeed; its readers are not the cause
+        if plan is not None and changes_with_readers(plan):
+            relaunch(connection, row.id, "its changes are read by a query from now on")
 
 
 def _reset(connection: sa.Connection, stored: QueryRow, plan: Plan) -> None:

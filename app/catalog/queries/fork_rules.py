@@ -31,7 +31,6 @@ class Fork:
     committed_at: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form in which it is stored."""
         return {
             "query_id": str(self.query_id),
             "query": self.query,
@@ -41,7 +40,6 @@ class Fork:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None) -> Fork | None:
-        """Read the form that ``to_json`` writes."""
         if stored is None:
             return None
         return cls(UUID(stored["query_id"]), stored["query"], stored["batch_id"], stored["committed_at"])
@@ -52,7 +50,6 @@ class ForkRequest:
     """The request for a fork.
 
     Attributes:
-        name: of the new query.
         into: name of the relation that it writes; None: from the definition, else the query's own name.
         definition: edited; None: the original's.
         desired_state: None: from the definition.
@@ -66,10 +63,6 @@ class ForkRequest:
 
 def forked_definition(original: Mapping[str, Any], request: ForkRequest) -> dict[str, Any]:
     """Return the definition of a fork, unchecked.
-
-    Args:
-        original: definition of the forked query, with every default.
-        request: for the fork.
 
     Raises:
         Unprocessable: ``name_mismatch``: the edited definition names another query, another result, or an ``append_to`` of its own.
@@ -134,7 +127,6 @@ def place_in_body(pointer: str) -> str:
 
 
 def refusal(edit: Edit, original: str, name: str) -> Conflict:
-    """Return the error for a fork whose definition does not fit the original's state."""
     needing = [change for change in edit.changes if change.kind is EditKind.NEEDS_NEW_STATE] or list(edit.changes)
     return Conflict(
         "state_incompatible",
@@ -145,5 +137,4 @@ def refusal(edit: Edit, original: str, name: str) -> Conflict:
 
 
 def not_possible(detail: str, pointer: str = "") -> Conflict:
-    """Return the error for a fork, or a take-over of one, that is not possible now."""
     return Conflict("fork_not_possible", detail, [Fault(pointer, "fork_not_possible", detail)])

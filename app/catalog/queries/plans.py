@@ -8,11 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import load_catalog, read_definition
 from app.catalog.stored.queries import QueryRow, get_query
-from app.db.log_tables import commit
-from app.db.transactions import raw
+from app.db.database import raw
+from app.db.tables import commit
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
 from engine.plan.model import Plan

@@ -10,17 +10,16 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import TypeAdapter, ValidationError
 
-from app.access.idempotency.routes import created_once
+from app.access.idempotency import answered_once
 from app.catalog.history.fork_routes import BodyOfPut, FromFork, taken_over_from
 from app.catalog.queries.answers import accepted_answer, checked, query_answer, replaced_answer, stored_answer
 from app.catalog.queries.edits import Replacement, create_query, delete_query, replace_query
-from app.catalog.query_routes.targets import TargetOfPost, TargetOfPut
+from app.catalog.query_routes.validations import TargetOfPost, TargetOfPut
 from app.catalog.relations.materialisations import refuse_internal
-from app.catalog.stored.catalog import load_visible_catalog
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import load_visible_catalog, read_definition
 from app.catalog.stored.queries import find_query, get_query, list_queries, request_restart, set_desired_state, statement_text
+from app.db.database import raw
 from app.db.page_bounds import Most
-from app.db.transactions import raw
 from app.errors.app_errors import BadRequest, Fault, Unprocessable
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import DESIRED_STATE, JOIN_DEFINITION, ONE_QUERY, QUERY, STORED_QUERY, WINDOW_DEFINITION
@@ -136,7 +135,7 @@ def post_query(
     `Idempotency-Key` gets the first answer again. An error is not stored, because it has created nothing.
     """
     make = partial(_created, body, transaction, services)
-    return created_once(transaction, idempotency_key, ["POST", "/v1/queries"], body, make, response)
+    return answered_once(transaction, idempotency_key, ["POST", "/v1/queries"], body, make, response, status=201)
 
 
 def _created(body: Any, connection: sa.Connection, services: Services, response: Response) -> StoredQueryAnswer:

@@ -1,33 +1,36 @@
-"""Dry run of a definition."""
+"""Dry run of a definition; checks of its delivery target before the transaction of a request begins."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields, is_dataclass
-from typing import Any
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
 from app.access.rules import name_beyond, scope_in_force
 from app.access.scopes import named_in
 from app.access.scopes_sql import names_beside
-from app.catalog.functions.sql import with_functions
+from app.catalog.deliveries.edits import Target, look_at_target, new_target
+from app.catalog.functions import with_functions
+from app.catalog.history.fork_routes import BodyOfPut
+from app.catalog.queries.answers import EditPreview, ValidationAnswer, checked, shown_changes, shown_effects
 from app.catalog.queries.edits import edit_of
-from app.catalog.queries.models import EditChange, EditEffect, EditPreview, ValidationAnswer
-from app.catalog.queries.previews_sql import effects_of, last_commit_at
-from app.catalog.query_routes.targets import TargetProblems
-from app.catalog.stored.catalog import load_catalog, load_visible_catalog, producers_of
+from app.catalog.queries.previews import effects_of, last_commit_at
+from app.catalog.stored.catalog import load_catalog, load_visible_catalog, producers_of, read_definition
 from app.catalog.stored.edit_rules import EditKind
 from app.catalog.stored.queries import find_query
 from app.catalog.warned import shown_problems, shown_warnings
-from app.db.transactions import raw
+from app.db.database import raw
+from app.errors.app_errors import Forbidden
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import EDIT, WINDOW_DEFINITION
-from app.http.parameters import LongInspection, OnlyKnownParameters, PlanningTurn
-from app.http.requests.bodies import AnyJsonBody, request_body
+from app.http.parameters import LongInspection, Name, OnlyKnownParameters, PlanningTurn, Services, ServicesOf, planned
+from app.http.requests.bodies import AnyJsonBody, JsonBody, request_body
 from app.http.requests.stored_texts import refuse_unstorable
 from app.http.schemas import ProblemItem, WarningItem
 from engine.definition.queries import QueryDefinition
+from engine.deliveries.deliveries import TargetUnavailable
 from engine.errors import DefinitionInvalid, Problem
 from engine.expressions.types.types import Schema
 from engine.plan.build import build_plan, normalise, read_query
@@ -35,6 +38,60 @@ from engine.plan.model import Plan
 from engine.plan.operators.operator import Operator
 from engine.plan.warnings import warnings_of
 from engine.statements.writing.writing import statement_of
+
+POINTER = "/into/connector"
+
+
+async def _look(services: Services, body: Any) -> None:
+    """Check the target in a body if it is new. The request itself reports all other faults."""
+    if not _names_target(body):
+        return
+    try:
+        async with services.database.inspection_turns.taken():
+            target = await planned(services, lambda: _target_of(services, body))
+    except (DefinitionInvalid, Forbidden):
+        return
+    await look_at_target(services, target)
+
+
+def _target_of(services: Services, body: Any) -> Target | None:
+    with services.database.inspection.begin() as connection:
+        stored = find_query(connection, str(body.get("name")))
+        before = None if stored is None else read_definition(QueryDefinition, stored.definition).functions
+        return new_target(connection, checked(connection, body, before))
+
+
+def _names_target(body: Any) -> bool:
+    into = body.get("into") if isinstance(body, dict) else None
+    return isinstance(into, dict) and into.get("connector") is not None
+
+
+async def _of_post(body: JsonBody, services: ServicesOf) -> None:
+    await _look(services, body)
+
+
+async def _of_put(name: Name, body: BodyOfPut, services: ServicesOf) -> None:
+    await _look(services, {"name": name, **body} if isinstance(body, dict) else body)
+
+
+async def _of_validation(body: AnyJsonBody, services: ServicesOf) -> list[Problem]:
+    try:
+        refuse_unstorable(body)
+        await _look(services, body)
+    except DefinitionInvalid as error:
+        return list(error.problems)
+    except TargetUnavailable as error:
+        return [Problem(POINTER, error.code, str(error))]
+    return []
+
+
+TargetOfPost = Annotated[None, Depends(_of_post)]
+"""A dependency after the body and before the transaction."""
+
+TargetOfPut = Annotated[None, Depends(_of_put)]
+TargetProblems = Annotated[list[Problem], Depends(_of_validation)]
+"""Faults of only the target; the route answers 200 with them."""
+
 
 router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParameters])
 
@@ -103,19 +160,8 @@ def _edit(connection: sa.Connection, definition: QueryDefinition, plan: Plan) ->
     return EditPreview(
         kind=edit.kind.value,
         generation=stored.generation,
-        changes=[EditChange.model_validate(asdict(change)) for change in edit.changes],
-        effects=[
-            EditEffect(
-                pointer=effect.pointer,
-                effect=effect.kind,
-                operator=effect.operator,
-                at_least=effect.least,
-                at_most=effect.most,
-                from_ms=effect.from_ms,
-                to_ms=effect.to_ms,
-            )
-            for effect in effects
-        ],
+        changes=shown_changes(edit.changes),
+        effects=shown_effects(effects),
         committed_at=last_commit_at(connection, stored),
     )
 

@@ -14,14 +14,13 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 
-from app.db.log_tables import RESULT_FEED, feed
-from app.db.tables import relation
-from app.db.transactions import EDIT_LOCK
+from app.db.database import EDIT_LOCK
+from app.db.tables import RESULT_FEED, feed, relation
 from app.errors.app_errors import Conflict, Fault
 from engine.log.sequences import trim_sequence
 from engine.log.storage import trim_in_steps, trim_partition
+from engine.plan.catalog import CHANGES, change_feed
 from engine.plan.model import Plan
-from engine.plan.result_feeds import CHANGES, change_feed
 from engine.postgres.schemas import schemas_of
 
 _LOGS = """
@@ -55,56 +54,34 @@ def trim_changes(connection: psycopg.Connection[Any], retention_ms: int, undeliv
         retention_ms: of all changes.
         undelivered_ms: undelivered rows are kept at least this long.
     """
-    removed = 0
-    for feed_id, name in connection.execute(_LOGS).fetchall():
-        for kept_ms in _steps(retention_ms, undelivered_ms):
-            trim = partial(_trim_changes, connection, feed_id, name, kept_ms, keeps_undelivered=kept_ms < undelivered_ms)
-            removed += trim_in_steps(connection, trim)
-    return removed
-
-
-def _steps(retention_ms: int, undelivered_ms: int) -> list[int]:
-    """Return the ages by which a log is trimmed: delivered rows by the retention, undelivered ones by the longer of the two limits."""
-    return [retention_ms] if undelivered_ms <= retention_ms else [retention_ms, undelivered_ms]
-
-
-def _trim_changes(
-    connection: psycopg.Connection[Any], feed_id: int, name: str, retention_ms: int, *, keeps_undelivered: bool
-) -> int:
-    # No query may start to read the table between the check of the readers and the removal.
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (schemas_of(connection).lock(EDIT_LOCK),))
-    row = connection.execute(_KEEP_FROM, {"feed": name}).fetchone()
-    limits = [None if row is None else row[0], _delivered(connection, name) if keeps_undelivered else None]
-    return trim_sequence(connection, feed_id, retention_ms, min((each for each in limits if each is not None), default=None))
-
-
-def _delivered(connection: psycopg.Connection[Any], name: str) -> int | None:
-    row = connection.execute(_DELIVERED, {"feed": name}).fetchone()
-    return None if row is None else row[0]
+    logs = connection.execute(_LOGS).fetchall()
+    return sum(_trim(connection, feed_id, name, retention_ms, undelivered_ms) for feed_id, name in logs)
 
 
 def trim_streams(connection: psycopg.Connection[Any], undelivered_ms: int = 0) -> int:
-    """Remove records of derived streams older than their retention; return the number of removed batches.
-
-    Args:
-        connection: in autocommit mode.
-        undelivered_ms: see ``trim_changes``.
-    """
-    removed = 0
-    for feed_id, name, retention_ms in connection.execute(_STREAMS).fetchall():
-        for kept_ms in _steps(retention_ms, undelivered_ms):
-            trim = partial(_trim_stream, connection, feed_id, name, kept_ms, keeps_undelivered=kept_ms < undelivered_ms)
-            removed += trim_in_steps(connection, trim)
-    return removed
+    """Remove records of derived streams older than their retention; return the number of removed batches. See ``trim_changes``."""
+    logs = connection.execute(_STREAMS).fetchall()
+    return sum(_trim(connection, feed_id, name, retention_ms, undelivered_ms) for feed_id, name, retention_ms in logs)
 
 
-def _trim_stream(
+def _trim(connection: psycopg.Connection[Any], feed_id: int, name: str, retention_ms: int, undelivered_ms: int) -> int:
+    # Delivered rows go by the retention, undelivered ones by the longer of the two limits.
+    ages = [retention_ms] if undelivered_ms <= retention_ms else [retention_ms, undelivered_ms]
+    steps = [partial(_trim_step, connection, feed_id, name, age_ms, keeps_undelivered=age_ms < undelivered_ms) for age_ms in ages]
+    return sum(trim_in_steps(connection, step) for step in steps)
+
+
+def _trim_step(
     connection: psycopg.Connection[Any], feed_id: int, name: str, retention_ms: int, *, keeps_undelivered: bool
 ) -> int:
-    # A delivery starts in an edit, which may begin at the first row of the log.
+    # No query may start to read the table between the check of the readers and the removal. A delivery starts in an edit, too, which may begin
+    # at the first row of the log.
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (schemas_of(connection).lock(EDIT_LOCK),))
-    keep_from = _delivered(connection, name) if keeps_undelivered else None
-    return trim_sequence(connection, feed_id, retention_ms, keep_from)
+    rows = [connection.execute(_KEEP_FROM, {"feed": name}).fetchone()]
+    if keeps_undelivered:
+        rows.append(connection.execute(_DELIVERED, {"feed": name}).fetchone())
+    limits = [row[0] for row in rows if row is not None and row[0] is not None]
+    return trim_sequence(connection, feed_id, retention_ms, min(limits, default=None))
 
 
 def trim_replays(connection: psycopg.Connection[Any], retention_ms: int) -> int:

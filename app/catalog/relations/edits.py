@@ -8,27 +8,24 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
-from app.access.internal_queries import is_internal
+from app.access.audit.sql import Action, Change, note
 from app.access.rules import refuse_feed_beyond_scope, visible
+from app.access.scopes import is_internal
 from app.catalog.relations.materialisations import follow
 from app.catalog.relations.parts import column_faults_of_left, drop_parts, parts_left, refuse_if_written
 from app.catalog.relations.reader_fit import in_use, pin, pinned_readers
 from app.catalog.stored.catalog import entry_of, load_catalog, source_of
 from app.catalog.stored.edit_rules import differences
 from app.catalog.stored.relations import Kind, RelationRow, find_relation, get_relation, readers_of
-from app.db.log_tables import reject
-from app.db.tables import query, query_read, relation
-from app.db.transactions import lock_edits, raw
+from app.db.database import lock_edits, raw
+from app.db.tables import query, query_read, reject, relation
 from app.errors.app_errors import Conflict, Fault
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.commit.views import drop_view
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
-from engine.plan.catalog import CatalogEntry, feed_of, source_entry
-from engine.plan.evolution import column_faults
-from engine.plan.result_feeds import named_result_feed
+from engine.plan.build import column_faults
+from engine.plan.catalog import CatalogEntry, feed_of, named_result_feed, source_entry
 from engine.sources.connector_kinds import control_of
 
 # Parts that stored records were validated by, or their place: they can change only while there are none. For columns see `column_faults`.

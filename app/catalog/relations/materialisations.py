@@ -13,13 +13,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.access.internal_queries import PREFIX, is_internal
+from app.access.scopes import PREFIX, is_internal
 from app.catalog.stored.catalog import load_catalog, source_of
-from app.catalog.stored.purging import forget_results
-from app.catalog.stored.queries import QueryRow, add_event, find_query
+from app.catalog.stored.queries import add_event, forget_results, get_query, insert_query, mark_deleted
 from app.catalog.stored.relations import RelationRow
-from app.db.tables import query, query_read, query_status, relation
-from app.db.transactions import raw
+from app.db.database import raw
+from app.db.tables import query_read, relation
 from app.errors.app_errors import Conflict, Fault
 from engine.commit.views import add_columns, create_view, drop_view
 from engine.definition.queries import QueryDefinition
@@ -27,9 +26,8 @@ from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.log.dropped_feeds import drop_feed
 from engine.log.sequences import make_result_feed
 from engine.plan.build import build_plan, fits_stored_state, normalise
-from engine.plan.catalog import Catalog, source_entry
+from engine.plan.catalog import Catalog, change_feed, source_entry
 from engine.plan.model import Output, Plan
-from engine.plan.result_feeds import change_feed
 
 
 def materialisation_of(table: str) -> str:
@@ -61,7 +59,7 @@ def materialised_output(stored: RelationRow) -> Output | None:
 
 def output_of_source(name: str, definition: Mapping[str, Any]) -> Output:
     """Return the form of a source table's stored rows, by its stored definition."""
-    return _output(name, source_of("table", definition))
+    return _plan(name, source_of("table", definition), {}).output
 
 
 def follow(
@@ -92,16 +90,7 @@ def follow(
 def _create(connection: sa.Connection, name: str, source: TableDefinition) -> None:
     definition, plan = _definition(name, source), _plan(name, source, load_catalog(raw(connection)))
     query_id = uuid.uuid4()
-    connection.execute(
-        sa.insert(query).values(
-            id=query_id,
-            name=materialisation_of(name),
-            definition=definition.model_dump(mode="json", by_alias=True),
-            desired_state=definition.desired_state,
-            checkpoint_id=uuid.uuid4(),
-        )
-    )
-    connection.execute(sa.insert(query_status).values(query_id=query_id, state="stopped"))
+    insert_query(connection, query_id, materialisation_of(name), definition.model_dump(mode="json", by_alias=True))
     create_view(raw(connection), plan.output)
     make_result_feed(raw(connection), change_feed(name), plan.tasks, query_id)
     chosen = sa.select(sa.literal(query_id, sa.Uuid), relation.c.id).where(relation.c.name == name)
@@ -128,25 +117,13 @@ def _change(connection: sa.Connection, name: str, before: SourceDefinition, afte
 
 
 def _delete(connection: sa.Connection, name: str) -> None:
-    stored = _stored(connection, name)
+    stored = get_query(connection, materialisation_of(name), is_locking=True)
     # The fence first: a running launch must not write into a view or feed that is dropped.
     forget_results(connection, stored.id, is_deleted=True)
     drop_view(raw(connection), name)
     drop_feed(raw(connection), change_feed(name))
     connection.execute(sa.delete(query_read).where(query_read.c.query_id == stored.id))
-    connection.execute(
-        sa.update(query)
-        .where(query.c.id == stored.id)
-        .values(deleted_at=sa.func.now(), desired_state="stopped", version=query.c.version + 1, updated_at=sa.func.now())
-    )
-    add_event(connection, stored.id, "query_deleted", {"result": "discarded"})
-
-
-def _stored(connection: sa.Connection, name: str) -> QueryRow:
-    row = find_query(connection, materialisation_of(name), is_locking=True)
-    if row is None:
-        raise AssertionError(f"the materialised source {name} has no query")
-    return row
+    mark_deleted(connection, stored, "discarded")
 
 
 def _definition(name: str, source: SourceDefinition) -> QueryDefinition:
@@ -161,7 +138,3 @@ def _plan(name: str, source: SourceDefinition, catalog: Catalog) -> Plan:
     """Plan the query, also for a definition without ``materialize``, to compare the plans."""
     entry = replace(source_entry(name, source), is_materialised=True)
     return build_plan(_definition(name, source), {**catalog, name: entry})
-
-
-def _output(name: str, source: SourceDefinition) -> Output:
-    return _plan(name, source, {}).output

@@ -11,17 +11,16 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.access.rules import visible
 from app.catalog.stored.catalog import output_of
-from app.catalog.stored.queries import add_event
+from app.catalog.stored.queries import relaunch
+from app.db.database import raw
 from app.db.tables import query, query_read, relation
-from app.db.transactions import raw
 from app.errors.app_errors import Conflict, Fault
 from engine.errors import Problem
 from engine.log.dropped_feeds import drop_feed
-from engine.plan.evolution import column_faults
+from engine.plan.build import column_faults
 from engine.plan.model import Output, RelationSchema
 
 _WHOLE = relation.c.definition["append_to"].as_string()
@@ -56,7 +55,6 @@ def is_part_of(wholes: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
 
 
 def writers_into(connection: sa.Connection, name: str) -> list[str]:
-    """Return the queries that append to a stream."""
     rows = connection.execute(
         sa.select(query.c.name)
         .join_from(relation, query, relation.c.produced_by == query.c.id)
@@ -78,7 +76,6 @@ def refuse_if_written(connection: sa.Connection, name: str) -> None:
 
 
 def written_by(name: str, writers: Iterable[str]) -> Conflict:
-    """Return the error for an edit or a deletion of a stream to which queries append."""
     shown = [visible(writer) for writer in writers]
     faults = [Fault("", "written_by", f"query '{writer}' appends to '{name}'") for writer in shown]
     return Conflict("relation_in_use", f"{', '.join(shown)} append to '{name}'; delete or change the query first", faults)
@@ -118,7 +115,4 @@ def tell_readers(connection: sa.Connection, part_id: UUID, output: Output) -> No
     )
     for reader in connection.execute(readers).scalars().all():
         connection.execute(sa.insert(query_read).values(query_id=reader, relation_id=part_id))
-        restart = sa.update(query).where(query.c.id == reader).values(restart_nonce=query.c.restart_nonce + 1)
-        connection.execute(restart)
-        reason = f"'{output.name}' appends to '{output.append_to}' from now on"
-        add_event(connection, reader, "restart_requested", {"reason": reason})
+        relaunch(connection, reader, f"'{output.name}' appends to '{output.append_to}' from now on")

@@ -8,26 +8,22 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
-from app.access.internal_queries import is_internal
+from app.access.audit.sql import Action, Change, note
 from app.access.rules import visible
+from app.access.scopes import is_internal
 from app.catalog.relations.parts import writers_into, written_by
-from app.catalog.stored.catalog import load_catalog
-from app.catalog.stored.definitions import planned, read_definition
+from app.catalog.stored.catalog import find_plan, load_catalog, planned, read_definition
 from app.catalog.stored.queries import add_event, get_query, redefined
+from app.db.database import raw
 from app.db.tables import query, query_read
-from app.db.transactions import raw
 from app.errors.app_errors import Conflict, Fault
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid
-from engine.plan.build import build_plan, state_fingerprint
+from engine.plan.build import build_plan, state_fingerprint, with_columns_named
 from engine.plan.catalog import Catalog, CatalogEntry, with_parts
-from engine.plan.evolution import with_columns_named
 
 
 def in_use(name: str, readers: list[str]) -> Conflict:
-    """Return the error for the removal of a relation that queries read."""
     shown = [visible(reader) for reader in readers]
     faults = [Fault("", "read_by", f"query '{reader}' reads '{name}'") for reader in shown]
     return Conflict("relation_in_use", f"'{name}' is read by {', '.join(shown)}; delete the query first", faults)
@@ -89,7 +85,5 @@ def pin(connection: sa.Connection, relation_name: str, pinned: list[QueryDefinit
 
 
 def _fits(definition: Mapping[str, Any], before: Catalog, after: Catalog) -> bool:
-    try:
-        return state_fingerprint(planned(definition, before)) == state_fingerprint(planned(definition, after))
-    except DefinitionInvalid:
-        return False
+    plans = find_plan(definition, before), find_plan(definition, after)
+    return plans[0] is not None and plans[1] is not None and state_fingerprint(plans[0]) == state_fingerprint(plans[1])

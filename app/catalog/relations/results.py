@@ -9,25 +9,23 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.access.rules import visible
 from app.catalog.relations.parts import drop_parts, parts_left, refuse_if_written, tell_readers
 from app.catalog.relations.reader_fit import in_use, pin, pinned_readers
 from app.catalog.stored.catalog import entry_of, output_of, output_to_json
 from app.catalog.stored.queries import QueryRow
 from app.catalog.stored.relations import find_relation, readers_of, retained_result
-from app.db.log_tables import commit
-from app.db.tables import relation
-from app.db.transactions import raw
+from app.db.database import raw
+from app.db.tables import commit, relation
 from app.errors.app_errors import Conflict
 from engine.commit.history.promoting import rename_result
 from engine.commit.views import add_columns, create_view, drop_view
 from engine.log.dropped_feeds import drop_feed
 from engine.log.sequences import make_result_feed
 from engine.log.storage import find_feed, set_retention
+from engine.plan.catalog import named_result_feed, result_feed
 from engine.plan.model import Output, Plan
-from engine.plan.result_feeds import named_result_feed, result_feed
 
 
 def make_result(connection: sa.Connection, query_id: UUID, plan: Plan) -> None:
@@ -102,20 +100,12 @@ def _written(connection: sa.Connection, query_id: UUID) -> Iterable[Any]:
 
 
 def output_of_query(connection: sa.Connection, query_id: UUID) -> Output:
-    """Return the present result of a query."""
     (row,) = _written(connection, query_id)
     return output_of(row.definition)
 
 
 def move_result(connection: sa.Connection, producer: UUID, query_id: UUID, output: Output) -> None:
-    """Give a query the result of another one, with the name and the definition of ``output``. The other query then has none.
-
-    Args:
-        connection: in a transaction.
-        producer: the query that writes the result now.
-        query_id: the query that writes it from then on.
-        output: the result from then on.
-    """
+    """Give a query the result of another one, with the name and the definition of ``output``. The other query then has none."""
     (row,) = _written(connection, producer)
     before = output_of(row.definition)
     connection.execute(

@@ -13,15 +13,13 @@ from fastapi import APIRouter, Depends, Query, Response
 from app.access.rules import refuse_beyond_scope, visible
 from app.access.scopes import feeds_in
 from app.catalog.relations.edits import delete_source, put_source
-from app.catalog.relations.inferring import inference_request, inferred, spelled_out, warnings_of
 from app.catalog.relations.parts import parts_of
-from app.catalog.relations.rules import read_source, source_warnings
+from app.catalog.relations.rules import inference_request, inferred, read_source, source_warnings, spelled_out, warnings_of
 from app.catalog.stored.catalog import entry_of
 from app.catalog.stored.relations import Kind, RelationRow, get_relation, list_relations, readers_of
 from app.catalog.warned import shown_warnings
+from app.db.database import raw, service_context_of
 from app.db.page_bounds import Most
-from app.db.service_context import service_context_of
-from app.db.transactions import raw
 from app.http.answers.documented import answered, body_examples, problems
 from app.http.examples import (
     REGISTERED_STREAM,
@@ -48,13 +46,21 @@ from app.http.parameters import (
     planned,
 )
 from app.http.requests.bodies import JsonBody, request_body
-from app.http.requests.conditions import NOT_MODIFIED, IfChanged, OfPut, OfWrite, not_modified, set_etag, set_read_headers
+from app.http.requests.conditions import (
+    NOT_MODIFIED,
+    IfChanged,
+    OfPut,
+    OfWrite,
+    Preconditions,
+    not_modified,
+    set_etag,
+    set_read_headers,
+)
 from app.http.requests.paging import Cursor, decode_cursor, page
-from app.http.requests.preconditions import Preconditions
 from app.http.schemas import PartitionRange, RegisteredAnswer, RelationAnswer, RelationPage
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN
 from engine.log.storage import Head
 from engine.plan.catalog import CatalogEntry, feed_of, relation_schema
 from engine.plan.warnings import DefinitionWarning
@@ -161,11 +167,7 @@ def put_stream(
     and shown; `warnings` names fields that are no columns. With `validate=true` everything is checked and answered, and nothing is stored.
     """
     source_request = _SourceRequest("stream", name, looked_at)
-    return (
-        _rehearsed(transaction, source_request, conditions)
-        if validate
-        else _put(transaction, source_request, conditions, response)
-    )
+    return _put(transaction, source_request, conditions, None if validate else response)
 
 
 @tables.put(
@@ -198,11 +200,7 @@ def put_table(
     was left open. Changes of columns with records, `"columns": "infer"` and `validate=true` are as for streams. The answer has every default.
     """
     source_request = _SourceRequest("table", name, looked_at)
-    return (
-        _rehearsed(transaction, source_request, conditions)
-        if validate
-        else _put(transaction, source_request, conditions, response)
-    )
+    return _put(transaction, source_request, conditions, None if validate else response)
 
 
 @streams.get(
@@ -295,22 +293,20 @@ class _SourceRequest:
 
 
 def _put(
-    connection: sa.Connection, source_request: _SourceRequest, conditions: Preconditions, response: Response
+    connection: sa.Connection, source_request: _SourceRequest, conditions: Preconditions, response: Response | None
 ) -> RegisteredAnswer:
-    result = put_source(connection, source_request.kind, source_request.name, source_request.looked_at.definition, conditions)
+    """Register the source, and set the headers of ``response``; None: answer the same, and roll the changes back."""
+    name, kind = source_request.name, source_request.kind
+    with connection.begin_nested() as savepoint:
+        result = put_source(connection, kind, name, source_request.looked_at.definition, conditions)
+        answer = _registered(connection, source_request, result.row)
+        if response is None:
+            savepoint.rollback()
+            return answer
     if result.is_created:
         response.status_code = 201
-        response.headers["Location"] = f"/v1/{source_request.kind}s/{source_request.name}"
+        response.headers["Location"] = f"/v1/{kind}s/{name}"
     set_etag(response, result.row.version)
-    return _registered(connection, source_request, result.row)
-
-
-def _rehearsed(connection: sa.Connection, source_request: _SourceRequest, conditions: Preconditions) -> RegisteredAnswer:
-    """Answer as a PUT would, and roll its changes back."""
-    with connection.begin_nested() as savepoint:
-        result = put_source(connection, source_request.kind, source_request.name, source_request.looked_at.definition, conditions)
-        answer = _registered(connection, source_request, result.row)
-        savepoint.rollback()
     return answer
 
 

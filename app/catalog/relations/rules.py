@@ -1,18 +1,25 @@
-"""Rules for a source's definition beyond the form of its fields. Pure."""
+"""Rules for a source's definition beyond the form of its fields. Pure, except for ``inferred``, which asks the connector."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from app.access.rules import refuse_beyond_scope
+from app.access.scopes import feeds_in
 from engine.definition.problems import Problems
 from engine.definition.reading import read_definition
 from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.errors import DefinitionInvalid, Problem
 from engine.expressions.suggestions import hint
 from engine.expressions.values.nested import NO_KEY
-from engine.plan.building.table_limits import check_table_size
+from engine.plan.building.results import check_table_size
+from engine.plan.catalog import feed_of
 from engine.plan.warnings import DefinitionWarning
+from engine.records.inferred import INFER, Inferred
+from engine.sources.connector_kinds import control_of
+from engine.sources.control import ServiceContext
+from engine.statements.sources.inferring import InferenceRequest
 
 Source = TypeVar("Source", bound=SourceDefinition)
 EVENT_TIME_KINDS = ("int", "bigint", "timestamp", "string")
@@ -165,3 +172,62 @@ def _check_conflict(definition: TableDefinition, problems: Problems) -> None:
             "without an `event_time` column the time of arrival is the event time, so both settings give the same result; name "
             "the column in `event_time`, or leave `conflict` out",
         )  # fmt: skip
+
+
+_STAND_IN = "inferred"
+
+
+def inference_request(name: str, model: type[SourceDefinition], body: Any) -> InferenceRequest | None:
+    """Return the request for a definition's columns; None if it does not say ``infer``.
+
+    Raises:
+        DefinitionInvalid: another part of the definition is wrong.
+    """
+    if not isinstance(body, dict) or body.get("columns") != INFER:
+        return None
+    key = body.get("key")
+    stand_in = {**body, "columns": {_STAND_IN: "string"}, "key": [_STAND_IN] if key is None else key}
+    reading = read_definition(model, stand_in)
+    if reading.problems or reading.definition is None:
+        raise DefinitionInvalid(reading.problems)
+    return InferenceRequest(name, reading.definition, () if key is None else reading.definition.key)
+
+
+def inferred(asked: InferenceRequest, context: ServiceContext) -> Inferred:
+    """Return the columns that a source's connector infers.
+
+    Raises:
+        DefinitionInvalid: the connector is wrong, or the columns are unknown.
+        Forbidden: the source is outside of the caller's scope.
+        SourceUnavailable: the source does not answer now.
+    """
+    faults = list(asked.definition.connector.faults())
+    if faults:
+        raise DefinitionInvalid(faults)
+    refuse_beyond_scope(feeds_in(asked.definition))
+    feed = feed_of(asked.name, asked.definition)
+    return control_of(feed).infer(feed, context, asked.key)
+
+
+def spelled_out(body: dict[str, Any], found: Inferred) -> dict[str, Any]:
+    """Return a definition with the inferred columns, and with their key if it names none."""
+    columns = {each: str(declared) for each, declared in found.columns.items()}
+    key = {"key": list(found.key)} if body.get("key") is None and found.key else {}
+    return {**body, "columns": columns, **key}
+
+
+def warnings_of(found: Inferred) -> list[DefinitionWarning]:
+    """Return which fields are no columns, and whether only a part was read. Codes: ``field_left_out``, ``inferred_from_part``."""
+    part = [] if found.seen is None else [
+        DefinitionWarning(
+            "/columns", "inferred_from_part", f"the columns are those of {found.seen}; a column that only other records have is missing",
+            "declare it, if there is one",
+        )
+    ]  # fmt: skip
+    return part + [
+        DefinitionWarning(
+            "/columns", "field_left_out", f"the field {name[:100]!r} is not a column: {why}",
+            "declare the columns instead of `infer`, if you need it",
+        )
+        for name, why in found.left_out
+    ]  # fmt: skip

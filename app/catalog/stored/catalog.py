@@ -6,18 +6,22 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import psycopg
+from pydantic import BaseModel, ValidationError
 
 from app.access.rules import scope_in_force
 from app.access.scopes import Scope, names_in
-from app.catalog.stored.definitions import read_definition
+from engine.definition.problems import problems_of
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
-from engine.errors import DefinitionInvalid
-from engine.expressions.names import NAME_PATTERN
+from engine.errors import DefinitionInvalid, Problem
+from engine.expressions.cpu_deadline import cpu_deadline
+from engine.expressions.limits import STORED
+from engine.expressions.model import NAME_PATTERN
 from engine.expressions.types.types import Schema
+from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry, with_its_parts
 from engine.plan.disorder import Producers
 from engine.plan.model import LateRecords, Output, Plan
@@ -195,7 +199,6 @@ def entry_of(
     produced_by: str | None,
     reads: list[str],
 ) -> CatalogEntry:
-    """Return the catalog entry of one stored relation."""
     if origin == "source":
         return source_entry(name, source_of(kind, definition))
     # A reader of a derived relation needs only its output.
@@ -204,7 +207,6 @@ def entry_of(
 
 
 def source_of(kind: Literal["stream", "table"], definition: Mapping[str, Any]) -> SourceDefinition:
-    """Read a stored definition of a source."""
     return read_definition(TableDefinition if kind == "table" else StreamDefinition, definition)
 
 
@@ -242,3 +244,48 @@ def output_of(stored: Mapping[str, Any]) -> Output:
         log_retention_ms=stored["log_retention_ms"],
         append_to=stored["append_to"],
     )
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def planned(stored: Mapping[str, Any], catalog: Catalog) -> Plan:
+    """Return the plan of a stored query. There is no CPU deadline, because the definition was accepted before.
+
+    Raises:
+        DefinitionInvalid: the relations of the query have changed, or a newer version has stored it.
+    """
+    with cpu_deadline(None):
+        return build_plan(read_definition(QueryDefinition, stored), catalog)
+
+
+def find_plan(stored: Mapping[str, Any], catalog: Catalog) -> Plan | None:
+    """Return ``planned``; None if the relations of the query have changed so that it has no plan any more."""
+    try:
+        return planned(stored, catalog)
+    except DefinitionInvalid:
+        return None
+
+
+def read_definition(model: type[Model], stored: Mapping[str, Any]) -> Model:
+    """Return a stored definition.
+
+    An accepted definition stays valid, whatever the limits are now. So an invalid one was written by a newer version.
+
+    Raises:
+        DefinitionInvalid: with the parts that this version does not know.
+    """
+    try:
+        return model.model_validate(stored, context=STORED)
+    except ValidationError as error:
+        raise DefinitionInvalid(
+            [
+                Problem(
+                    problem.pointer,
+                    "stored_by_newer_version",
+                    f"{problem.detail}: this version of Slackwater does not know this part of the stored definition. Run the version that "
+                    "stored it, or replace the definition",
+                )
+                for problem in problems_of(error)
+            ]
+        ) from error

@@ -29,7 +29,6 @@ class Change:
     """One part of a definition that differs.
 
     Attributes:
-        pointer: JSON pointer of the part.
         kind: reach of this part; never a no-op.
         reason: what happens to the stored data, or why it cannot be used.
     """
@@ -41,19 +40,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A classified edit.
-
-    Attributes:
-        kind: its reach.
-        changes: the parts that differ.
-    """
+    """A classified edit."""
 
     kind: EditKind
     changes: tuple[Change, ...]
 
     @property
     def pointers(self) -> tuple[str, ...]:
-        """JSON pointers of the parts that differ."""
         return tuple(change.pointer for change in self.changes)
 
     def refusal(self, query: str) -> Conflict:
@@ -189,7 +182,6 @@ def value_at(definition: object, pointer: str) -> Any:
 
 
 def without_desired_state(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the definition without its desired state."""
     return {name: value for name, value in definition.items() if name != _DESIRED_STATE}
 
 

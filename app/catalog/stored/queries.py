@@ -1,22 +1,31 @@
-"""Rows of queries: find, list, desired state. Transactions that also change relations are in ``catalog.queries.edits``."""
+"""Rows of queries: find, list, insert, desired state; removal of what a query has written about itself.
+
+Transactions that also change relations are in ``catalog.queries.edits``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
+import psycopg
 import sqlalchemy as sa
 
-from app.access.audit.rules import Action, Change
-from app.access.audit.sql import note
+from app.access.audit.sql import Action, Change, note
 from app.access.rules import actor
 from app.access.scopes_sql import query_is_visible
+from app.db.database import raw
 from app.db.page_bounds import Most, bounded
-from app.db.tables import delivery, query, query_event, query_status
+from app.db.tables import commit, counter, delivery, late_record, query, query_event, query_status, task_state
 from app.errors.app_errors import Conflict, NotFound
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
+from engine.commit.history.retained_commits import forget_retained
+from engine.log.dropped_feeds import drop_feed
+from engine.log.sequences import leave_orphaned
+from engine.sources.log.replay_reader import replay_feed
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +108,6 @@ def get_query(connection: sa.Connection, name: str, *, is_locking: bool = False)
 
 
 def query_not_found(name: str) -> NotFound:
-    """Return the error for an unknown query."""
     return NotFound("query_not_found", f"there is no query '{name}'; GET /v1/queries lists all")
 
 
@@ -156,5 +164,93 @@ def request_restart(connection: sa.Connection, name: str, conditions: Preconditi
 
 
 def add_event(connection: sa.Connection, query_id: UUID, kind: str, detail: dict[str, Any]) -> None:
-    """Add an event to the query's history."""
     connection.execute(sa.insert(query_event).values(query_id=query_id, kind=kind, actor=actor(), detail=detail))
+
+
+def insert_query(connection: sa.Connection, query_id: UUID, name: str, form: Mapping[str, Any], **others: Any) -> None:
+    """Insert the rows of a new query, which is stopped; ``others`` are further columns."""
+    values = {"checkpoint_id": uuid4(), **others}
+    connection.execute(
+        sa.insert(query).values(id=query_id, name=name, definition=form, desired_state=form["desired_state"], **values)
+    )
+    connection.execute(sa.insert(query_status).values(query_id=query_id, state="stopped"))
+
+
+def mark_deleted(connection: sa.Connection, stored: QueryRow, result: str) -> None:
+    """Delete a query for its users; a driver removes its state and its rows. ``result``: what became of its result."""
+    connection.execute(
+        sa.update(query)
+        .where(query.c.id == stored.id, query.c.version == stored.version)
+        .values(deleted_at=sa.func.now(), desired_state="stopped", version=query.c.version + 1, updated_at=sa.func.now())
+    )
+    add_event(connection, stored.id, "query_deleted", {"result": result})
+
+
+def relaunch(connection: sa.Connection, query_id: UUID, reason: str) -> None:
+    """Make a driver launch a running query again, because its surroundings have changed."""
+    connection.execute(sa.update(query).where(query.c.id == query_id).values(restart_nonce=query.c.restart_nonce + 1))
+    add_event(connection, query_id, "restart_requested", {"reason": reason})
+
+
+STEP_ROWS = 5_000
+"""Late records to delete in one transaction: some megabytes."""
+
+# One index look-up for each query with late records.
+_OF_DELETED = """
+    WITH RECURSIVE found AS (
+        (SELECT query_id FROM log.late_record ORDER BY query_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT l.query_id FROM log.late_record l WHERE l.query_id > f.query_id ORDER BY l.query_id LIMIT 1)
+        FROM found f WHERE f.query_id IS NOT NULL
+    )
+    SELECT f.query_id FROM found f WHERE f.query_id IS NOT NULL
+    AND NOT EXISTS (SELECT FROM slackwater.query q WHERE q.id = f.query_id AND q.deleted_at IS NULL)
+"""
+_STEP = "DELETE FROM log.late_record WHERE ctid = ANY(ARRAY(SELECT ctid FROM log.late_record WHERE query_id = %s LIMIT %s))"
+
+
+def forget_results(connection: sa.Connection, query_id: UUID, *, is_deleted: bool = False) -> None:
+    """Remove counters, late records, their replays, retained commits and the state of tasks; empty the commit row.
+
+    The query's result logs no longer wait for more rows.
+
+    Late records of a deleted query stay for ``sweep_late_records``: no route shows them any more, and other edits wait for this transaction.
+
+    The commit row itself stays, with an unused checkpoint id and the newest epoch. It is the fence: without it an earlier launch order could
+    take the fence again. A sink locks this row before it writes, so it is updated first.
+    """
+    epoch = sa.select(query_status.c.epoch).where(query_status.c.query_id == query_id).scalar_subquery()
+    connection.execute(
+        sa.update(commit)
+        .where(commit.c.query_id == query_id)
+        .values(
+            checkpoint_id=uuid4(),
+            epoch=sa.func.greatest(commit.c.epoch, epoch),
+            batch_id=None,
+            committed_at=None,
+            position={},
+            stream_time_ms=None,
+            detail={},
+            cursor=None,
+            layout=None,
+        )
+    )
+    connection.execute(sa.delete(task_state).where(task_state.c.query_id == query_id))
+    forget_retained(raw(connection), query_id)
+    connection.execute(sa.delete(counter).where(counter.c.owner == query_id))
+    if not is_deleted:
+        connection.execute(sa.delete(late_record).where(late_record.c.query_id == query_id))
+    drop_feed(raw(connection), replay_feed(query_id))
+    leave_orphaned(raw(connection), query_id)
+
+
+def sweep_late_records(connection: psycopg.Connection[Any], step_rows: int = STEP_ROWS) -> None:
+    """Remove the late records of deleted queries.
+
+    Args:
+        connection: in autocommit mode; the rows of a finished step stay removed if a later step fails.
+        step_rows: rows to delete in one transaction.
+    """
+    for (query_id,) in connection.execute(_OF_DELETED).fetchall():
+        while connection.execute(_STEP, (query_id, step_rows)).rowcount:
+            pass

@@ -9,11 +9,14 @@ from typing import Any, Literal, Protocol, TypeVar
 from uuid import UUID
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.access.scopes_sql import name_is_visible
+from app.catalog.stored.catalog import entry_of
 from app.db.page_bounds import Most, bounded
 from app.db.tables import query, query_read, relation
 from app.errors.app_errors import NotFound
+from engine.plan.catalog import CatalogEntry
 
 Kind = Literal["stream", "table"]
 
@@ -136,3 +139,13 @@ def retained_result(query_name: str, committed: Any | None) -> dict[str, Any]:
         "stream_time_ms": committed.stream_time_ms,
         "committed_at": committed_at,
     }
+
+
+async def find_relation_async(connection: AsyncConnection, name: str) -> RelationRow | None:
+    row = (await connection.execute(ROWS.where(relation.c.name == name))).one_or_none()
+    return None if row is None else RelationRow(*row)
+
+
+def entry_of_row(row: RelationRow) -> CatalogEntry:
+    """Return the catalog entry of a stored relation, without the inputs of its query, which a read does not need."""
+    return entry_of(row.name, row.kind, row.origin, row.definition, row.produced_by, [])

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from app.settings.settings import Settings
 from engine.commit.task_states import Place, TaskState
 from engine.errors import ExternalError, StateCorrupt
+from engine.state.segments.directories import Directories
 from engine.state.segments.in_manifest import stored_segments
 from engine.state.segments.objects import Objects
 from engine.state.segments.ports import SEGMENT_SUFFIX, StateStore, task_folder
+from engine.state.segments.segment_cache import SegmentCache
 
 ROOT_FILE: Final = "root.json"
 
@@ -38,12 +41,10 @@ def root_id(content: bytes) -> UUID:
 
 
 def query_directory(checkpoints_dir: Path, query_id: UUID) -> Path:
-    """Return the directory of a query."""
     return checkpoints_dir / str(query_id)
 
 
 def checkpoint_directory(checkpoints_dir: Path, query_id: UUID, checkpoint_id: UUID) -> Path:
-    """Return the directory of one checkpoint of a query."""
     return query_directory(checkpoints_dir, query_id) / str(checkpoint_id)
 
 
@@ -122,3 +123,13 @@ class StateFiles:
 
     def _place(self, query_id: UUID, checkpoint_id: UUID) -> StateStore:
         return self.store.below(str(query_id)).below(str(checkpoint_id))
+
+
+def state_store_of(settings: Settings) -> StateStore:
+    if settings.state_url is None:
+        return Directories(settings.checkpoints_dir)
+    return Objects(settings.state_url, SegmentCache(settings.cache_dir, settings.state_cache_bytes))
+
+
+def state_files_of(settings: Settings) -> StateFiles:
+    return StateFiles(settings.checkpoints_dir, state_store_of(settings))

@@ -19,11 +19,9 @@ import structlog
 
 from app.catalog.deliveries import sql as deliveries
 from app.catalog.deliveries.sql import DeliveryLease, DeliveryLost
-from app.db.service_context import delivery_context_of
-from app.driver.delivering.connections import Lender
-from app.driver.delivering.worker import UNAVAILABLE, Worker
-from app.driver.notifications import DESIRED_STATES, listen_forever
-from app.driver.schema_fit import has_parent
+from app.db.database import delivery_context_of
+from app.driver.database import DESIRED_STATES, has_parent, listen_forever
+from app.driver.delivering.worker import UNAVAILABLE, Lender, Worker
 from app.settings.settings import Settings
 from engine.commit.written import COMMIT_CHANNEL
 from engine.connections.s3 import forget_own_credentials
@@ -63,7 +61,6 @@ class DeliveryProcess:
     """Delivers until it is asked to stop. Everything that can hang is in other threads.
 
     Args:
-        settings: with a ``database_url``.
         owner: of its leases: the driver's id.
         parent_pid: this process ends when that one has exited; None: it has no parent to watch.
     """

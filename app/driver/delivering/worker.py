@@ -9,22 +9,60 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+import psycopg
 import structlog
 
 from app.catalog.deliveries import sql as deliveries
 from app.catalog.deliveries.sql import DeliveryLease, DeliveryLost, LeasedDelivery
 from app.catalog.stored.catalog import output_of
-from app.driver.delivering.connections import Lender
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.delivery_list import DELIVERIES
 from engine.deliveries.delivered_rows import MOST_ROWS, resumed_at
 from engine.deliveries.deliveries import Deliverer, DeliveryContext, DeliveryStopped, Result, StopReason, TargetUnavailable
 from engine.deliveries.delivery_kinds import DELIVERY_KINDS
-from engine.postgres.postgres import DATABASE_AWAY
+from engine.postgres.postgres import DATABASE_AWAY, Connection, connect
+
+
+class Lender:
+    """Lends connections to threads; a thread waits if none is free.
+
+    Args:
+        most: maximum of connections. It also bounds the batches of results in memory, because each batch is read through one.
+    """
+
+    def __init__(self, dsn: str, most: int) -> None:
+        self._dsn = dsn
+        self._free = threading.BoundedSemaphore(most)
+        self._idle: list[Connection] = []
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Connection]:
+        """Yield a connection in autocommit mode. It is closed if the block raises.
+
+        Raises:
+            psycopg.OperationalError: the database cannot be reached.
+        """
+        with self._free:
+            # append and pop of a list need no lock.
+            connection = self._idle.pop() if self._idle else connect(self._dsn, "slackwater-delivery")
+            try:
+                yield connection
+            except BaseException:
+                with suppress(psycopg.Error):
+                    connection.close()
+                raise
+            self._idle.append(connection)
+
+    def close(self) -> None:
+        while self._idle:
+            with suppress(psycopg.Error):
+                self._idle.pop().close()
+
 
 FIRST_AGAIN_S: Final = 0.5
 LONGEST_AGAIN_S: Final = 30.0
@@ -55,11 +93,8 @@ class Worker:
     """Runs one delivery until its lease is lost, it stops, or ``end`` is called.
 
     Args:
-        site: context of the output.
-        lender: connections to the database.
         seen: the delivery, as it was claimed.
         on_end: called from the thread when it ends.
-        clock: monotonic, in seconds.
     """
 
     def __init__(
@@ -81,7 +116,6 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=f"delivery-{seen.query}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     @property
@@ -152,7 +186,6 @@ class Worker:
         return 0.0
 
     def _pause_s(self, delivery: LeasedDelivery, now: float) -> float:
-        """Return the seconds until there is something to do."""
         target = self._open
         if target is not None and target.start is not None:
             start = target.start

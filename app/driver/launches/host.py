@@ -18,9 +18,11 @@ import structlog
 
 from app.catalog.drivers.crash_suspects import LOST
 from app.catalog.drivers.states import ErrorReport, HandleKind, HandleReport
-from app.driver.launches.faults import report_of
 from app.driver.launches.ports import LaunchOrder
+from engine.errors import DefinitionInvalid, DiskFull, EngineError
+from engine.postgres.postgres import DATABASE_AWAY
 from engine.runtime.executor import QueryHandle
+from engine.state.segments.files import NO_SPACE
 
 ENDED = ErrorReport("query_ended", "internal", is_retryable=True, detail="the streaming query ended without an error")
 LEFT = (
@@ -99,7 +101,6 @@ class QueryHost:
         self._due.put(hosted)
 
     def report(self, query_id: UUID) -> HandleReport:
-        """Return the report of a query's handle."""
         with self._lock:
             hosted = self._hosted.get(query_id)
             is_leaving = any(leaving.order.query_id == query_id for leaving in self._leaving)
@@ -264,3 +265,25 @@ class QueryHost:
     def _enter(hosted: _Hosted, kind: HandleKind) -> None:
         hosted.kind = kind
         hosted.since = time.monotonic()
+
+
+# A JVM's stack trace can be a megabyte; the log has all of it.
+MAX_DETAIL_CHARS = 4_000
+
+
+def report_of(error: Exception) -> ErrorReport:
+    """Return the report of an error. An unexpected error is internal, and a retry may help."""
+    detail = (str(error) or type(error).__name__)[:MAX_DETAIL_CHARS]
+    if isinstance(error, DefinitionInvalid):
+        problems = tuple((problem.pointer, problem.code, problem.detail) for problem in error.problems)
+        return ErrorReport(error.code, error.domain, error.retryable, detail, problems)
+    if isinstance(error, EngineError):
+        return ErrorReport(error.code, error.domain, error.retryable, detail)
+    if isinstance(error, DATABASE_AWAY):
+        return ErrorReport("database_unavailable", "external", is_retryable=True, detail=detail)
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        detail = f"a launch needs space on the disk of the checkpoints: {error}. Free space: the next attempt continues from the last commit"
+        return ErrorReport(DiskFull.code, DiskFull.domain, DiskFull.retryable, detail)
+    return ErrorReport(
+        "internal_error", "internal", is_retryable=True, detail=f"{type(error).__name__}: {detail}"[:MAX_DETAIL_CHARS]
+    )

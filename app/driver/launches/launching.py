@@ -42,8 +42,6 @@ class FencedLauncher:
     """Launches through a runner, after it has taken the fence.
 
     Args:
-        dsn: of the database with the fence.
-        checkpoints_dir: see ``checkpoint_directory``.
         runner: open before the first launch.
     """
 
@@ -123,12 +121,7 @@ KEPT_S: Final = 600.0
 
 
 class SharedConnection:
-    """One connection in autocommit mode for one borrower at a time, always of the same thread.
-
-    Args:
-        connect: opens one.
-        clock: monotonic, in seconds.
-    """
+    """One connection in autocommit mode for one borrower at a time, always of the same thread."""
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]], clock: Callable[[], float] = time.monotonic) -> None:
         self._connect = connect

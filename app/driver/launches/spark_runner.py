@@ -9,13 +9,10 @@ from uuid import UUID
 
 import structlog
 
-from app.access.internal_queries import is_internal
-from app.catalog.stored.catalog import load_catalog_for
-from app.catalog.stored.definitions import read_definition
-from app.catalog.stored.state_files import checkpoint_directory
-from app.catalog.stored.state_places import state_store_of
-from app.db.database import CONNECT_TIMEOUT_SECONDS
-from app.db.service_context import service_context_of
+from app.access.scopes import is_internal
+from app.catalog.stored.catalog import load_catalog_for, read_definition
+from app.catalog.stored.state_files import checkpoint_directory, state_store_of
+from app.db.database import CONNECT_TIMEOUT_SECONDS, service_context_of
 from app.driver.launches.ports import LaunchOrder
 from app.driver.session_start import SessionStart
 from app.settings.settings import Settings
@@ -24,8 +21,7 @@ from engine.commit.history.retained_commits import NOTHING_RETAINED, Retaining
 from engine.commit.task_states import load_committed_state
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan
-from engine.plan.folding import folded
-from engine.plan.model import Plan
+from engine.plan.model import Plan, folded
 from engine.postgres.links import LinkedConnection
 from engine.postgres.postgres import LAUNCHES, Connection, borrowed_connection
 from engine.runtime.checkpoint import planned_batch, run_of
@@ -58,7 +54,6 @@ class SparkRunner:
     """One session, many queries.
 
     Args:
-        settings: with a ``database_url``.
         begun: a session that is starting already; None: ``open`` starts one.
 
     Raises:
@@ -127,7 +122,6 @@ class SparkRunner:
         return LinkedConnection.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS)
 
     def is_unfinished(self, query_id: UUID, checkpoint_id: UUID, epoch: int) -> bool:
-        """See ``Runner``."""
         with self._connect() as connection:
             return is_unfinished(connection, self._checkpoints_dir, query_id, checkpoint_id, epoch)
 
@@ -175,7 +169,6 @@ class SparkRunner:
 
 
 def span_of(batch: CommittedBatch) -> Done:
-    """Return the span of a batch."""
     attributes: dict[str, str | int] = {
         "slackwater.query": batch.query,
         "slackwater.epoch": batch.epoch,
@@ -190,13 +183,6 @@ def is_unfinished(connection: Connection, checkpoints_dir: Path, query_id: UUID,
 
     The plan is in the scratch directory of the launch. If state is in an object store, that directory is on the host of the lost driver. Then
     nobody knows, and the answer is yes: a no would start a query that kills its driver again, on every host in turn.
-
-    Args:
-        connection: to the database.
-        checkpoints_dir: of this host.
-        query_id: of the query.
-        checkpoint_id: of its state.
-        epoch: of the launch.
     """
     run = run_of(checkpoint_directory(checkpoints_dir, query_id, checkpoint_id), epoch)
     if run is None:

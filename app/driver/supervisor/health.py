@@ -52,13 +52,11 @@ class DriverHealth:
     waits_for: str | None = None
 
     def saw_ready(self, lived_s: float) -> None:
-        """Record that the driver is ready."""
         self.unready_since = None
         if lived_s > HEALTHY_S:
             self.failed_lives = 0
 
     def ended(self, exit_code: int | None, lived_s: float, now_s: float) -> None:
-        """Record that a driver ended by itself."""
         was_ready = self.unready_since is None
         self.unready_since = now_s if was_ready else self.unready_since
         self.failed_lives = 0 if was_ready and lived_s > HEALTHY_S else self.failed_lives + 1
@@ -67,7 +65,6 @@ class DriverHealth:
         self.was_killed = exit_code is not None and exit_code < 0
 
     def did_not_start(self, error: str) -> None:
-        """Record that the process could not be started."""
         self.failed_lives += 1
         self.failed_starts += 1
         self.last_end = error

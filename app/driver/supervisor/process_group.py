@@ -1,4 +1,4 @@
-"""A driver and all its child processes, as the operating system shows them.
+"""A driver and all its child processes: starts them with a log file, sees them as the operating system shows them, ends them.
 
 A driver leads its own session. It is gone only when the whole session is gone: the JVM outlives its Python parent by about two seconds, and
 PySpark's worker daemons make their own process groups but stay in the session.
@@ -6,12 +6,20 @@ PySpark's worker daemons make their own process groups but stay in the session.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
+import uuid
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+from uuid import UUID
 
 import psutil
+import structlog
 
 # Tolerance of psutil's create time: it is computed from boot time and ticks, and the clock may change in between.
 SAME_PROCESS_S = 2.0
@@ -58,3 +66,72 @@ def end_session(leader: int, patience_s: float) -> bool:
             return False
         time.sleep(POLL_S)
     return True
+
+
+MAX_LOG_BYTES = 64 * 1024 * 1024
+log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """The process of a driver."""
+
+    id: UUID
+    process: asyncio.subprocess.Process
+
+
+@dataclass(frozen=True, slots=True)
+class Spawning:
+    """How every process of a driver is started.
+
+    Attributes:
+        command: accepts ``--driver-id``, ``--supervisor-pid`` and ``--spare``.
+        environment: the complete environment of the process.
+        log_path: its log file; no other user may read it.
+    """
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    log_path: Path
+
+    async def spawn(self, turn: int | None = None) -> Spawned:
+        """Start a process that leads its own session.
+
+        Args:
+            turn: the descriptor of a spare's standard input; None: the process is the driver at once.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        driver_id = uuid.uuid4()
+        spare = [] if turn is None else ["--spare"]
+        with open_log(self.log_path) as output:
+            process = await asyncio.create_subprocess_exec(
+                *self.command,
+                "--driver-id",
+                str(driver_id),
+                "--supervisor-pid",
+                str(os.getpid()),
+                *spare,
+                stdin=asyncio.subprocess.DEVNULL if turn is None else turn,
+                stdout=output,
+                stderr=output,
+                env=dict(self.environment),
+                start_new_session=True,
+            )
+        return Spawned(driver_id, process)
+
+    def put_log_aside(self) -> None:
+        """Rename a large log. If that fails, a driver starts all the same."""
+        try:
+            if self.log_path.exists() and self.log_path.stat().st_size > MAX_LOG_BYTES:
+                self.log_path.replace(self.log_path.with_suffix(".log.1"))
+        except OSError as error:
+            log.warning("driver_log_not_put_aside", error=error.strerror or type(error).__name__)
+
+
+def open_log(path: Path) -> IO[bytes]:
+    """Open the log file of drivers, readable only by its owner."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    return path.open("ab")

@@ -19,8 +19,7 @@ from pathlib import Path
 import psutil
 import structlog
 
-from app.driver.supervisor.process_group import end_session
-from app.driver.supervisor.spawning import Spawned, Spawning, open_log
+from app.driver.supervisor.process_group import Spawned, Spawning, end_session, open_log
 from app.driver.supervisor.turn import GO, READY
 from engine.processes.python_processes import CODE
 
@@ -183,11 +182,7 @@ class Spares:
 
 
 def free_memory(container: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the bytes of free memory of the host, or of the container if that has a limit.
-
-    Args:
-        container: directory of the cgroup.
-    """
+    """Return the bytes of free memory of the host, or of the container if that has a limit."""
     free = [psutil.virtual_memory().available]
     for names in _CGROUPS:
         with suppress(OSError, ValueError, KeyError):  # there is no cgroup, or it has no limit ("max")

@@ -24,12 +24,11 @@ from pydantic import BaseModel, SecretStr
 
 from app.catalog.drivers import sql as drivers
 from app.catalog.drivers.sql import DriverRow
+from app.driver.database import LOOK_EVERY_S, schema_problem
 from app.driver.process import CLOSE_S
-from app.driver.schema_fit import LOOK_EVERY_S, schema_problem
 from app.driver.supervisor.health import FIRST_RESTART_S, DriverHealth
-from app.driver.supervisor.process_group import create_time, end_session, is_same_process
+from app.driver.supervisor.process_group import Spawning, create_time, end_session, is_same_process
 from app.driver.supervisor.spare import Spares
-from app.driver.supervisor.spawning import Spawning
 from app.settings.settings import ENV_PREFIX, NESTING, Settings
 from engine.postgres.postgres import DATABASE_AWAY, connect
 from engine.processes.python_processes import ALLOCATOR, import_environment, python_command
@@ -82,7 +81,6 @@ class Supervisor:
 
     @property
     def is_ready(self) -> bool:
-        """Whether this supervisor's driver accepts queries."""
         return self._task is not None and not self._ending.is_set() and self._health.unready_since is None
 
     @property

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from app.explain.rules.conditions import explain_filter
 from app.explain.rules.facts import Step
 from app.explain.rules.joins import explain_foreign_key, explain_stream_stream, explain_stream_table, explain_table_table
-from app.explain.rules.subject import Desk, Explanation, Subject
+from app.explain.rules.subject import Desk, Explanation, Subject, explain_filter
 from app.explain.rules.windows import explain_time_limit, explain_wall_clock, explain_windows
 from engine.plan.operators.aggregation import RunningAggregation, TableAggregation, TableRegrouping
 from engine.plan.operators.explosion import Explosion

@@ -153,9 +153,7 @@ class Facts(Protocol):
     """Reads facts. Values of columns are Python values of their types; a column without a value matches anything."""
 
     @property
-    def committed(self) -> Committed:
-        """The facts of the last commit."""
-        ...
+    def committed(self) -> Committed: ...
 
     def record_at(self, source: Input, place: Place) -> Record | None:
         """Return the record at a place of an input's feed, or of a part of it."""

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from app.catalog.queries import columns
 from app.explain.rules.facts import Record, Step, Versions
 from app.explain.rules.subject import Desk, Explanation, Subject, Waiting
-from app.http.sentences import lasting, shown
+from app.http.values import shown
 from engine.expressions import python_functions
+from engine.expressions.durations import format_duration
 from engine.plan.model import Input
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
@@ -60,7 +61,7 @@ def _late(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None:
         return None
     what = {"join": "joined at once", "drop": "dropped", "divert": "diverted"}[spec.late]
     sentence = (
-        f"A record of {shown(subject.at_ms)} would be late now: stream time is {shown(now_ms)}, the grace {lasting(spec.grace_ms)}; "
+        f"A record of {shown(subject.at_ms)} would be late now: stream time is {shown(now_ms)}, the grace {format_duration(spec.grace_ms)}; "
         f"it would be {what}."
     )
     reason = {"join": "late_joined", "drop": "late_dropped", "divert": "late_diverted"}[spec.late]
@@ -75,9 +76,7 @@ def _waiting(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step | None
     if now_ms is not None and now_ms >= until_ms:
         return None
     verb = "waits" if subject.exists else "would wait"
-    sentence = (
-        f"It {verb} for the grace {lasting(spec.grace_ms)} until stream time reaches {shown(until_ms)}; it is at {shown(now_ms)}."
-    )
+    sentence = f"It {verb} for the grace {format_duration(spec.grace_ms)} until stream time reaches {shown(until_ms)}; it is at {shown(now_ms)}."
     return desk.step("buffered_until", sentence, is_blocking=True, clock=Waiting("stream_time", now_ms, until_ms), reason="grace")
 
 
@@ -93,7 +92,7 @@ def _pending_step(desk: Desk, spec: StreamTableJoin, subject: Subject) -> Step |
         return None
     sentence = (
         f"It is held until {table.relation.name} has been read up to {shown(until_ms)} in every partition, at most for "
-        f"{lasting(spec.hold.at_most_ms)}; it was read up to {shown(read_to_ms)}."
+        f"{format_duration(spec.hold.at_most_ms)}; it was read up to {shown(read_to_ms)}."
     )
     return desk.step(
         "buffered_until", sentence, is_blocking=True, clock=Waiting("table_time", read_to_ms, until_ms), reason="hold"
@@ -117,13 +116,11 @@ def _version(
     if is_expired and subject.exists:
         sentence = (
             f"The record was joined before the history of {name} at {shown(at_ms)} expired (it keeps "
-            f"{lasting(spec.history_retention_ms or 0)}): the version that it met is no longer known."
+            f"{format_duration(spec.history_retention_ms or 0)}): the version that it met is no longer known."
         )
         return desk.step("expired", sentence, reason="history_expired"), None
     if is_expired:
-        sentence = (
-            f"{name} keeps {lasting(spec.history_retention_ms or 0)} of history: its versions at {shown(at_ms)} have expired."
-        )
+        sentence = f"{name} keeps {format_duration(spec.history_retention_ms or 0)} of history: its versions at {shown(at_ms)} have expired."
         return desk.step("expired", sentence, is_blocking=is_inner or spec.expired != "null", reason="history_expired"), None
     if answer is not None and not answer.is_delete:
         end_ms = None if versions.next is None else versions.next.event_time_ms

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.catalog.queries import columns
-from app.explain.rules.conditions import holds
 from app.explain.rules.facts import Code, Facts, FoundRecords, Place, Question, Record, RejectFact, Step
-from app.http.sentences import shown
+from app.explain.rules.subject import holds
+from app.http.values import shown
 from engine.expressions.types.types import Schema
 from engine.plan.model import Input, Plan
 

@@ -1,4 +1,4 @@
-"""The subject of an explanation, as each operator of the plan sees it."""
+"""The subject of an explanation, as each operator of the plan sees it, and the explanation of filters."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import polars as pl
+
+from app.catalog.queries import columns
 from app.catalog.queries.columns import task_of
 from app.explain.rules.facts import Clock, Code, Facts, LateFact, Place, Record, ResultFact, Step
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import Schema
+from engine.expressions.values.operands import ExpressionInvalid
 from engine.plan.model import Plan, Stage
 from engine.plan.operators.operator import Operator
+from engine.plan.operators.row_operators import Filter
+from engine.plan.operators.table_filter import TableFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +89,7 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Writes the steps of one operator.
-
-    Attributes:
-        task: see ``Step``.
-    """
+    """Writes the steps of one operator."""
 
     stage: Stage
     operator: Operator
@@ -102,20 +106,32 @@ class Desk:
         reason: str | None = None,
         place: Place | None = None,
     ) -> Step:
-        """Write a step.
-
-        Args:
-            code: see ``Step``.
-            sentence: see ``Step``.
-            is_blocking: see ``Step``.
-            clock: that the record waits for.
-            version: begin and end of the version that answers.
-            reason: see ``Step``.
-            place: see ``Step``.
-        """
+        """Write a step. ``clock`` is what the record waits for, ``version`` begin and end of the version that answers; see ``Step``."""
         which, now_ms, until_ms = (None, None, None) if clock is None else clock
         begin_ms, end_ms = version or (None, None)
         return Step(
             code, is_blocking, sentence, self.operator.kind, self.stage.index, self.operator.name, self.task, which, now_ms, until_ms,
             begin_ms, end_ms, reason, place,
         )  # fmt: skip
+
+
+def explain_filter(desk: Desk, spec: Filter | TableFilter, subject: Subject) -> Step:
+    """Explain whether a record passes a filter."""
+    is_fulfilled = holds(spec.condition, columns.typed(subject.plan), subject.values)
+    if is_fulfilled is False:
+        return desk.step("filtered", f"It does not fulfil `where`: {spec.condition}", is_blocking=True)
+    known = "fulfils" if is_fulfilled else "may or may not fulfil"
+    return desk.step("passed", f"It {known} `where`: {spec.condition}")
+
+
+def holds(condition: str, schema: Schema, values: Mapping[str, object]) -> bool | None:
+    """Evaluate a condition; None if a column that it reads is unknown. Null is not true."""
+    known = Schema(tuple((name, kind) for name, kind in schema.items() if name in values))
+    try:
+        scalar = compile_scalar(condition, schema)
+    except ExpressionInvalid:  # it reads columns that only operators make: $match, computed columns
+        return None
+    if not scalar.columns <= set(known.names):
+        return None
+    frame = pl.DataFrame({name: pl.Series([values[name]], dtype=kind.polars) for name, kind in known.items()})
+    return bool(frame.select(scalar.expr.fill_null(value=False)).item()) if frame.width else None

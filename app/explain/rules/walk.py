@@ -10,7 +10,7 @@ from app.explain.rules.explainers import EXPLAINERS
 from app.explain.rules.facts import Explanation, Facts, LateFact, Question, Record, Step
 from app.explain.rules.reading import range_of, read
 from app.explain.rules.subject import Desk, Subject
-from app.http.sentences import shown
+from app.http.values import shown
 from engine.plan.model import Plan
 
 # The most useful codes for a row that is there, or will be; "shown" and "passed" only say that nothing is wrong.

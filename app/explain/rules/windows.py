@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from app.explain.rules.facts import ResultFact, Step
 from app.explain.rules.subject import Desk, Subject, Waiting
-from app.http.sentences import shown
+from app.http.values import shown
 from engine.operators.windows.window_grid import OUT_OF_RANGE
 from engine.plan.operators.answers import Span
 from engine.plan.operators.suppression import TimeLimitSuppression, WallClockSuppression

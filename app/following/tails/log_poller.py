@@ -17,7 +17,7 @@ import psycopg
 import psycopg_pool
 import structlog
 
-from app.catalog.stored.log_pages import Connection
+from app.catalog.stored.feeds_read import Connection
 from app.db.database import AWAY
 from app.db.notifications import Notifications
 from app.errors.app_errors import Unavailable
@@ -55,7 +55,6 @@ class _Watched:
         self._woken = woken
 
     def set(self) -> None:
-        """Make the tail due now."""
         self.due_at = 0.0
         self._woken.set()
 
@@ -87,12 +86,10 @@ class LogPoller:
         watched.set()
 
     def remove(self, tail: Tail) -> None:
-        """Stop to poll for a tail."""
         if (watched := self._watched.pop(tail, None)) is not None:
             watched.listening.close()
 
     async def run(self) -> None:
-        """Poll until cancelled."""
         while True:
             self._woken.clear()
             due = self._due(time.monotonic())
@@ -117,7 +114,6 @@ class LogPoller:
         return sorted(due, key=lambda each: each.due_at)
 
     async def _rest(self) -> None:
-        """Wait until a tail is due."""
         first = min((each.due_at for each in self._watched.values()), default=None)
         try:
             async with asyncio.timeout(None if first is None else max(0.0, first - time.monotonic())):

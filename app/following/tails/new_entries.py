@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from app.catalog.stored.log_pages import Connection
+from app.catalog.stored.feeds_read import Connection
 from app.errors.app_errors import Unavailable
 from app.following.change_log import STRETCH_ROWS, Heads, LogRange, encode_changes, few_changes, numbered_frame
 from app.following.followed import Followed
@@ -117,7 +117,6 @@ async def new_entries_of(
 async def _load_rows(
     connection: Connection, followed: Sequence[Followed], starts: Sequence[int | None], *, from_oldest: bool
 ) -> list[list[tuple[Followed, list[tuple[Any, ...]]]]]:
-    """Return the rows of each log and of its parts."""
     logs = [log for each in followed for log in (each, *each.parts)]
     params = {
         "feeds": [log.feed_id for log in logs],

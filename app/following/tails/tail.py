@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
-from app.catalog.stored.log_pages import Connection
+from app.catalog.stored.feeds_read import Connection
 from app.errors.app_errors import Unavailable
 from app.following.change_log import Heads, LogRange
 from app.following.tails.new_entries import NewEntries
@@ -62,7 +62,6 @@ class Tail:
     """The newest items of one source.
 
     Attributes:
-        source: the log.
         is_gone: the log was dropped; no more entries come.
         followers: how many clients use this tail.
     """
@@ -101,18 +100,15 @@ class Tail:
             return
 
     def wake(self) -> None:
-        """Wake every follower."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     def fail(self, error: Exception) -> None:
-        """End every follower with this error."""
         self._failure = error
         self.wake()
 
     @property
     def ends(self) -> Sequence[int]:
-        """The end of the tail, by partition."""
         return self._ends
 
     def take_entries(self, news: NewEntries) -> bool:

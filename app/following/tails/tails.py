@@ -21,7 +21,7 @@ import anyio
 import psycopg
 import psycopg_pool
 
-from app.catalog.stored.log_pages import Connection
+from app.catalog.stored.feeds_read import Connection
 from app.db.database import bounded_reads, linked_pool
 from app.db.notifications import Notifications
 from app.db.shared_reads import SharedReads
@@ -52,14 +52,8 @@ class _FollowStart:
 class Tails:
     """All tails of a process, and the connections for reads of followers.
 
-    Args:
-        dsn: the database.
-        bell: notifications of commits.
-        read_timeout_ms: time limit of a statement.
-
     Attributes:
         is_closing: the service stops; streams end.
-        streams: number of open streams.
         reads: shared reads of followers at the same position.
     """
 
@@ -94,7 +88,6 @@ class Tails:
 
     @property
     def followed(self) -> int:
-        """Number of followed logs."""
         return len(self._tails)
 
     async def __aenter__(self) -> Tails:
@@ -196,11 +189,7 @@ T = TypeVar("T")
 
 
 class JoinedReads:
-    """Reads through one pool. Concurrent reads of the same request share one task.
-
-    Args:
-        lend: opens a connection for a short read.
-    """
+    """Reads through one pool. Concurrent reads of the same request share one task."""
 
     def __init__(self, lend: Callable[[], AbstractAsyncContextManager[Connection]]) -> None:
         self._open_connection = lend
@@ -208,10 +197,6 @@ class JoinedReads:
 
     async def read(self, wanted: Hashable, how: Callable[[Connection], Awaitable[T]]) -> T:
         """Return the result of a read. A reader that leaves does not interrupt it.
-
-        Args:
-            wanted: identifies the request.
-            how: reads it.
 
         Raises:
             Exception: any error of ``how``.

@@ -7,8 +7,8 @@ import psycopg_pool
 import sqlalchemy as sa
 import structlog
 
+from app.db.admission import database_busy
 from app.db.database import PoolBusy
-from app.db.turns import database_busy
 from app.errors.app_errors import AppError, Internal, TooExpensive, Unavailable
 from engine.postgres.postgres import ENDED_BY_POSTGRES
 
@@ -35,7 +35,6 @@ _LOST_RACES = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected,
 def read_too_expensive(
     what: str, timeout_ms: int, cure: str = "Ask for less: a narrower time, fewer with `limit`"
 ) -> TooExpensive:
-    """Return the error for a read that the database cancelled."""
     return TooExpensive(
         "read_too_expensive",
         f"{what}: the database did not finish within {timeout_ms} ms. {cure}; or raise SLACKWATER_LIMITS__READ_TIMEOUT_MS",

@@ -126,7 +126,6 @@ def problem_response(request: Request, error: AppError) -> JSONResponse:
 
 
 def problem_body(error: AppError, instance: str, request_id: str) -> ProblemBody:
-    """Return the body for an error."""
     return ProblemBody(
         type=explained_at(error.code),
         title=error.title,

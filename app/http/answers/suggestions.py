@@ -76,13 +76,7 @@ MISSES: Sequence[_Miss] = (
 
 
 def hint_for(method: str, path: str, paths: Paths) -> str | None:
-    """Return what a request without a matching path or method likely meant; None if no path is similar.
-
-    Args:
-        method: of the request.
-        path: of the request. One longer than ``MAX_PATH_CHARS`` gets no suggestion.
-        paths: of the service.
-    """
+    """Return what a request without a matching path or method likely meant; None if no path is similar, or it is over ``MAX_PATH_CHARS``."""
     if len(path) > MAX_PATH_CHARS or max(map(len, path.split("/"))) > MAX_PART_CHARS:
         return None
     for miss in MISSES:
@@ -96,7 +90,6 @@ def hint_for(method: str, path: str, paths: Paths) -> str | None:
 
 
 def _nearest(path: str, paths: Paths) -> str | None:
-    """Return the path most similar to the requested one."""
     requested = path.strip("/").split("/")
     near: list[tuple[float, str]] = []
     for template in paths:

@@ -34,10 +34,7 @@ class BrowserGuard:
     """ASGI middleware around a service without keys.
 
     Args:
-        app: what it guards.
         names: host names under which the service may be asked for, beside localhost and addresses.
-        limit: of log lines.
-        refused: makes the answer for what is refused.
     """
 
     def __init__(

@@ -32,13 +32,11 @@ class PlainRoute(APIRoute):
         """Return the answer to a plain request; errors are handled as everywhere."""
 
     async def guarded_answer(self, request: Request) -> Response:
-        """Run the guards, then answer."""
         for guard in request.app.state.guards:
             await guard.dependency(request)
         return await self.answer(request)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """See ``APIRoute``."""
         usual = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
@@ -51,9 +49,7 @@ class PlainRoutes:
     """ASGI middleware that finds plain requests before all routes are tried in turn. It must be the innermost one.
 
     Args:
-        app: for all other requests.
         routes: that may answer plain requests; no earlier route may match their paths.
-        handlers: of exceptions, as in the application.
     """
 
     def __init__(self, app: ASGIApp, routes: Iterable[PlainRoute], handlers: Mapping[Any, Any]) -> None:

@@ -60,13 +60,6 @@ class RequestMiddleware:
 
     A body over its limit raises ``HTTPException(413)`` where it is read, so that none of it stays in memory; the error handlers
     then answer ``body_too_large``.
-
-    Args:
-        app: the application.
-        metrics: of requests.
-        limits: of bodies.
-        limit: of log lines.
-        tracing: where spans go.
     """
 
     def __init__(

@@ -105,7 +105,6 @@ def parse_request(body: bytes) -> Any:
 
 
 def malformed_json(reason: str) -> BadRequest:
-    """Return the error for a body that is not JSON."""
     return BadRequest("malformed_json", f"the body is not JSON: {reason}", [Fault("", "malformed_json", reason)])
 
 

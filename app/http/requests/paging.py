@@ -34,10 +34,6 @@ def encode_cursor(key: Sequence[str | int]) -> str:
 def decode_cursor(cursor: str | None, types: Sequence[type[str] | type[int]]) -> Key | None:
     """Return the key of a cursor; None for no cursor.
 
-    Args:
-        cursor: from a client.
-        types: required types of the key's parts.
-
     Raises:
         BadRequest: ``bad_cursor``: this path did not make it.
     """
@@ -59,7 +55,6 @@ def decode_cursor(cursor: str | None, types: Sequence[type[str] | type[int]]) ->
 
 
 def bad_cursor() -> BadRequest:
-    """Return the error for an invalid cursor."""
     detail = "take the cursor from `next` of the previous page, unchanged; it belongs to this path and these filters"
     return BadRequest("bad_cursor", detail, [Fault("?cursor", "bad_cursor", detail)])
 

@@ -51,12 +51,7 @@ def _escaped(name: str) -> str:
 
 
 class StoredTexts:
-    """ASGI middleware that refuses U+0000 outside of the body, with 400 ``bad_parameter``.
-
-    Args:
-        app: the application.
-        refused: makes the answer for a refused request.
-    """
+    """ASGI middleware that refuses U+0000 outside of the body, with 400 ``bad_parameter``."""
 
     def __init__(self, app: ASGIApp, refused: Callable[[Request, AppError], Response] = problem_response) -> None:
         self._app = app

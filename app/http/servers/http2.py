@@ -45,14 +45,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class Http2Connection(asyncio.Protocol):
-    """Serves the requests of one connection until it ends, is idle, floods, or makes no progress.
-
-    Args:
-        config: of the port.
-        state: of its server.
-        bounds: of its connections.
-        limit: of its log lines.
-    """
+    """Serves the requests of one connection until it ends, is idle, floods, or makes no progress."""
 
     def __init__(self, config: uvicorn.Config, state: ServerState, bounds: ConnectionBounds, limit: LineLimit) -> None:
         self._config, self._state, self._bounds, self._limit = config, state, bounds, limit
@@ -67,7 +60,6 @@ class Http2Connection(asyncio.Protocol):
         self._protocol: _H2 | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See ``asyncio.Protocol``."""
         self._transport = transport
         self._state.connections.add(self)  # type: ignore[arg-type] # one of uvicorn's in all but name
         self._task = self._loop.create_task(self._run())
@@ -76,7 +68,6 @@ class Http2Connection(asyncio.Protocol):
         self._watch = self._loop.call_later(self._bounds.timeout_s, self._look)
 
     def data_received(self, data: bytes) -> None:
-        """See ``asyncio.Protocol``."""
         data, self._preface_left = data[self._preface_left :], max(0, self._preface_left - len(data))
         try:
             self._frames.add(data, self._loop.time())
@@ -98,7 +89,6 @@ class Http2Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """See ``asyncio.Protocol``."""
         self._state.connections.discard(self)
         self._watch.cancel()
         self._is_ended = True
@@ -106,11 +96,9 @@ class Http2Connection(asyncio.Protocol):
         self._may_write.set()
 
     def pause_writing(self) -> None:
-        """See ``asyncio.Protocol``."""
         self._may_write.clear()
 
     def resume_writing(self) -> None:
-        """See ``asyncio.Protocol``."""
         self._may_write.set()
 
     def _build(self) -> _H2:

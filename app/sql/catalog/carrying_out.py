@@ -13,20 +13,19 @@ import sqlalchemy as sa
 
 from app.access.rules import Role, refuse_below, refuse_beyond_scope
 from app.access.scopes import feeds_in, named_in
-from app.catalog.deliveries.targets import target_of
-from app.catalog.functions.sql import drop_function, register_function
+from app.catalog.deliveries.edits import target_of
+from app.catalog.functions import drop_function, register_function
+from app.catalog.queries.answers import warnings_about
 from app.catalog.queries.edits import Replaced, Replacement, create_query, delete_query, replace_query
-from app.catalog.queries.warnings import warnings_about
 from app.catalog.relations.edits import delete_source, put_source
 from app.catalog.relations.rules import check_source, source_warnings, topic_warnings
-from app.catalog.stored.catalog import source_of
-from app.catalog.stored.definitions import read_definition
+from app.catalog.stored.catalog import read_definition, source_of
 from app.catalog.stored.edit_rules import EditKind
 from app.catalog.stored.queries import set_desired_state
 from app.catalog.stored.relations import get_relation
 from app.db.tables import query, relation, sql_type
 from app.errors.app_errors import Unprocessable
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from app.sql.catalog.sessions import facts_of
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
@@ -102,11 +101,6 @@ def look_outside(action: Action, context: ServiceContext, delivery_context: Deli
 
 def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
     """Execute an action.
-
-    Args:
-        connection: in a transaction of the control plane.
-        action: of a statement.
-        text: the statement as written.
 
     Raises:
         AppError: as the same edit over HTTP.
@@ -193,7 +187,6 @@ def _create(connection: sa.Connection, action: CreateQuery, text: str) -> Done:
 
 
 def _became(made: Replaced, sql: SqlRelation) -> str:
-    """Return what became of a query and of its result."""
     if made.edit is None:
         return f"writes {sql.kind} {sql.name}"
     if made.is_anew:

@@ -23,10 +23,7 @@ class FrameFollower:
     """The position of one reader in a relation's log.
 
     Args:
-        tails: the connections for reads.
-        source: the relation.
         offsets: by partition, where it goes on.
-        tail: the source's, to wait for what is new.
         sharing: relations that read the same log; they have the records that those before them leave out.
     """
 

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import sqlalchemy as sa
 
-from app.access.internal_queries import is_internal
+from app.access.scopes import is_internal
 from app.access.scopes_sql import query_is_visible
 from app.db.tables import query, query_status
-from app.sql.catalog.listing import Listing, texts
 from engine.expressions.aggregates.aggregates import AGGREGATES
 from engine.expressions.library.function_list import FUNCTIONS
 from engine.expressions.suggestions import meant
 from engine.sql.statement_tree import Describe, Show
 from engine.statements.context.faults import StatementRefused
 from engine.statements.context.session import Session, SqlRelation
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Columns and rows.
+
+    Attributes:
+        columns: name and type, in order.
+        rows: a JSON value for each column.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+    rows: Sequence[tuple[Any, ...]] = field(default_factory=tuple)
+
+
+def texts(*names: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, "string") for name in names)
+
 
 _RELATIONS: Final = texts("name", "kind", "topic", "key_format", "value_format", "window", "written_by")
 
@@ -144,7 +162,6 @@ def _columns(relation: SqlRelation) -> Iterator[tuple[str, str, str]]:
 
 
 def relation_of(statement: Describe, session: Session) -> SqlRelation:
-    """Return the relation that a statement names."""
     name = statement.name
     if name is None:
         raise TypeError("DESCRIBE of a relation names it")

@@ -9,12 +9,12 @@ from typing import Any, Final
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 
-from app.access.internal_queries import is_internal
+from app.access.scopes import is_internal
 from app.access.scopes_sql import query_is_visible
-from app.catalog.functions.sql import registered_functions
+from app.catalog.functions import registered_functions
 from app.catalog.stored.catalog import load_visible_catalog
+from app.db.database import raw
 from app.db.tables import query, relation, sql_type
-from app.db.transactions import raw
 from engine.expressions.durations import parse_duration
 from engine.expressions.types.types import Schema, parse_type
 from engine.plan.catalog import CatalogEntry

@@ -21,11 +21,10 @@ from app.access.rules import refuse_beyond_scope
 from app.access.scopes import names_in
 from app.catalog.queries.edits import create_query, delete_query
 from app.catalog.stored.queries import find_query
-from app.db.database import Database
+from app.db.database import Database, lock_edits
 from app.db.tables import query, query_status, transient_reader
-from app.db.transactions import lock_edits
 from app.errors.app_errors import AppError, TooManyRequests
-from app.http.requests.preconditions import Preconditions
+from app.http.requests.conditions import Preconditions
 from engine.definition.queries import QueryDefinition
 
 PREFIX: Final = "transient_"
@@ -46,12 +45,6 @@ def named(definition: QueryDefinition) -> QueryDefinition:
 
 def join(connection: sa.Connection, definition: QueryDefinition, text: str, most: int) -> UUID:
     """Become a reader of a query; create the query for its first reader.
-
-    Args:
-        connection: in a transaction.
-        definition: from ``named``.
-        text: the statement.
-        most: limit of such queries.
 
     Raises:
         TooManyRequests: ``too_many_transient_queries``.
@@ -92,7 +85,6 @@ def leave(connection: sa.Connection, reader: UUID) -> None:
 
 
 def sweep(connection: sa.Connection) -> None:
-    """Delete transient queries without readers."""
     lock_edits(connection)
     connection.execute(sa.delete(transient_reader).where(transient_reader.c.expires_at < sa.func.now()))
     for name in _unread(connection):

@@ -16,7 +16,7 @@ from app.http.answers.record_json import encode_keyed
 from app.http.parameters import Services
 from app.reads.readable import Readables
 from app.sql.catalog.following import Beginning, FrameFollower, following
-from app.sql.catalog.listing import Listing, texts
+from app.sql.catalog.looking import Listing, texts
 from app.sql.reads.pulls import too_many_rows
 from engine.sql.statement_tree import Print
 from engine.sql.tree import Identifier

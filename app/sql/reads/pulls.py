@@ -1,6 +1,6 @@
 """Pull queries: SELECT without EMIT, answered once from committed rows.
 
-The database evaluates keys and ranges (``app.sql.reads.conditions``), a page at a time. The whole WHERE and the items are computed here, by
+The database evaluates keys and ranges (``pushed``), a page at a time. The whole WHERE and the items are computed here, by
 the compiler that queries use.
 """
 
@@ -8,26 +8,92 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any, Final
 
 import polars as pl
 import psycopg
 
 from app.errors.app_errors import Fault, TooExpensive, Unprocessable
-from app.http.answers.arrow_rows import arrow_batch
+from app.following.changes import ChangeSource
+from app.following.followed import Followables
+from app.following.tails.tails import Tails
 from app.http.answers.database_errors import read_too_expensive
+from app.http.answers.negotiation import arrow_batch
+from app.http.answers.record_json import encode_values
 from app.http.parameters import Services, planned
+from app.http.values import MAX_INSTANT_MS, instant, parse_value
 from app.reads.freshness import parse_freshness, read_fresh
 from app.reads.readable import HEAD_ONLY, Ask, Readables, ReadableTable, Reading
-from app.reads.row_filters import Comparison
+from app.reads.row_filters import MAX_FILTERS, MAX_LISTED, Comparison, Operator
 from app.reads.row_reads import missing, not_versioned
 from app.reads.rows import RowsShape, State, marks_of, parameters, rows_statement
-from app.sql.reads.conditions import pushed
-from app.sql.reads.rows import ResultRows, RowReader
-from app.sql.reads.stream_records import stream_records
+from app.sql.catalog.following import following
+from engine.expressions.expressions import compile_scalar
+from engine.expressions.types.types import BOOLEAN, TIMESTAMP, ColumnType, Schema
+from engine.plan.catalog import CatalogEntry
 from engine.plan.model import Output
+from engine.sql.tree import Binary, Boolean, Call, Chain, Column, In, Negative, Node, Number, Text
 from engine.statements.reads.reading import OwnedRead
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRows:
+    """Rows of a result.
+
+    Attributes:
+        key: names of the columns that identify rows.
+        position: of the table, as JSON; None: a stream was read.
+    """
+
+    columns: Schema
+    key: tuple[str, ...]
+    frame: pl.DataFrame
+    position: str | None = None
+
+    def texts(self) -> Sequence[str]:
+        return encode_values(self.frame, self.columns, has_text_numbers=False)
+
+
+class RowReader:
+    """Applies the expressions of a SELECT to rows."""
+
+    def __init__(self, read: OwnedRead) -> None:
+        self._read = read
+        self._condition = None if read.condition is None else compile_scalar(read.condition, read.frame).expr
+        self._columns = [compile_scalar(text, read.frame).expr.alias(name) for name, text in read.columns]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Names of the result's columns that are not in the relation's key."""
+        return tuple(name for name in self._read.types.names if name not in self._read.key)
+
+    def selected(self, rows: pl.DataFrame, beside: Mapping[str, pl.Expr] | None = None) -> pl.DataFrame:
+        """Return the rows that fulfil WHERE.
+
+        Args:
+            rows: the relation's columns by their own names, and pseudo-columns; missing ones are null.
+            beside: additional columns.
+        """
+        named = self._named(rows, beside or {})
+        return named if self._condition is None else named.filter(self._condition.cast(BOOLEAN.polars).fill_null(value=False))
+
+    def shown(self, kept: pl.DataFrame) -> pl.DataFrame:
+        """Return the selected columns of rows that fulfil WHERE."""
+        return kept.select(self._columns)
+
+    def _named(self, rows: pl.DataFrame, beside: Mapping[str, pl.Expr]) -> pl.DataFrame:
+        prefix = f"{self._read.alias}."
+        columns = [
+            pl.col(name.removeprefix(prefix)).cast(kind.polars).alias(name)
+            if name.removeprefix(prefix) in rows.columns
+            else pl.lit(None, dtype=kind.polars).alias(name)
+            for name, kind in self._read.frame.items()
+        ]
+        return rows.select(*columns, **beside)
+
 
 PAGE_ROWS = 10_000
 FEWER = "ask for fewer rows with LIMIT or WHERE"
@@ -139,7 +205,6 @@ class _TablePages:
         self.after: list[str] | None = None
 
     def ask(self, table: ReadableTable) -> Ask:
-        """Return the statement of the next page."""
         output = table.output
         comparisons = pushed(self._read.where, output.columns)
         read = self._read
@@ -162,7 +227,6 @@ class _TablePages:
         return Ask(statement, params, is_binary=True, is_scan=not _is_by_key(output, comparisons))
 
     def frame(self, reading: Reading, values: list[list[object] | None]) -> pl.DataFrame:
-        """Return a page as a frame."""
         output = reading.table.output
         columns = [*output.columns.items(), *marks_of(output, self._shape)]
         page = pl.from_arrow(arrow_batch(columns, values))
@@ -185,7 +249,6 @@ def _is_by_key(output: Output, comparisons: tuple[Comparison, ...]) -> bool:
 
 
 async def _records(services: Services, read: OwnedRead) -> AsyncIterator[tuple[pl.DataFrame, str | None]]:
-    """Yield the current records of a stream."""
     most, rows_read = services.settings.sql.max_scanned_rows, 0
     async for frame in stream_records(services, read.relation.entry):
         rows_read += frame.height
@@ -195,9 +258,106 @@ async def _records(services: Services, read: OwnedRead) -> AsyncIterator[tuple[p
 
 
 def too_many_rows(relation: str, most: int) -> Unprocessable:
-    """Return the error for a pull query that would read too many rows."""
     detail = (
         f"the answer lies behind more than {most:,} rows of {relation} (SLACKWATER_SQL__MAX_SCANNED_ROWS); ask by key, set a LIMIT, or "
         "keep what you look for in a table of its own: CREATE TABLE … AS SELECT …"
     )
     return Unprocessable("too_many_rows", detail, [Fault("/sql", "too_many_rows", detail)])
+
+
+async def stream_records(services: Services, entry: CatalogEntry) -> AsyncIterator[pl.DataFrame]:
+    """Yield frames of ``_ts``, ``_op`` and the stream's columns; records of a partition or a part are in its order."""
+    followed = await services.of(Followables).find("stream", entry.relation.name)
+    async with following(services.of(Tails), ChangeSource(followed, has_text_numbers=False), "earliest") as follower:
+        while frames := await follower.next():
+            for frame in frames:
+                yield frame
+
+
+_SIGNS: Final[dict[str, Operator]] = {"=": "eq", ">": "gt", ">=": "ge", "<": "lt", "<=": "le"}
+_MIRRORED: Final[dict[Operator, Operator]] = {"eq": "eq", "gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
+_ORDERED: Final = frozenset({"int", "bigint", "decimal", "date", "time", "timestamp"})
+_EXACT: Final = frozenset({*_ORDERED, "string", "boolean"})
+
+
+def pushed(where: Node | None, columns: Schema) -> tuple[Comparison, ...]:
+    """Return comparisons that every row of the answer fulfils, one for each column and operator.
+
+    Args:
+        where: its columns have their own names behind an alias.
+        columns: of the rows.
+    """
+    comparisons: dict[tuple[str, Operator], Comparison] = {}
+    for part in _conjuncts(where):
+        comparison = _comparison(part, columns)
+        if comparison is not None and len(comparisons) < MAX_FILTERS:
+            comparisons.setdefault((comparison.column, comparison.operator), comparison)
+    return tuple(comparisons.values())
+
+
+def _conjuncts(node: Node | None) -> Iterator[Node]:
+    bare = None if node is None else node.bare
+    if isinstance(bare, Chain) and bare.sign == "AND":
+        for part in bare.operands:
+            yield from _conjuncts(part)
+    elif bare is not None:
+        yield bare
+
+
+def _comparison(part: Node, columns: Schema) -> Comparison | None:
+    match part:
+        case Binary(sign=sign, left=left, right=right) if sign in _SIGNS:
+            return _compared(left, _SIGNS[sign], right, columns) or _compared(right, _MIRRORED[_SIGNS[sign]], left, columns)
+        case In(operand=operand, items=items) if len(items) <= MAX_LISTED:
+            return _listed(operand, items, columns)
+    return None
+
+
+def _compared(side: Node, operator: Operator, other: Node, columns: Schema) -> Comparison | None:
+    named, text = _named(side, columns), _written(other)
+    if named is None or text is None:
+        return None
+    column, kind, is_bound = named
+    if kind.kind not in (_EXACT if operator == "eq" else _ORDERED):
+        return None
+    value = _value(text, kind, is_bound=is_bound)
+    return None if value is None else Comparison(column, operator, value)
+
+
+def _listed(operand: Node, items: Iterable[Node], columns: Schema) -> Comparison | None:
+    named = _named(operand, columns)
+    if named is None or named[1].kind not in _EXACT:
+        return None
+    column, kind, is_bound = named
+    values = [None if (text := _written(item)) is None else _value(text, kind, is_bound=is_bound) for item in items]
+    return Comparison(column, "in", values) if values and all(value is not None for value in values) else None
+
+
+def _named(node: Node, columns: Schema) -> tuple[str, ColumnType, bool] | None:
+    """Return a column with its type, and whether the node is a window bound in milliseconds."""
+    match node.bare:
+        case Column(name=name) if name.text in columns and columns[name.text] != TIMESTAMP:
+            return name.text, columns[name.text], False
+        case Call(arguments=(Column(name=name),)) as call if call.name.text == "epoch_ms" and name.text in columns:
+            return name.text, columns[name.text], True
+    return None
+
+
+def _written(node: Node) -> str | None:
+    match node.bare:
+        case Text(value=text) | Number(text=text):
+            return text
+        case Negative(operand=Number(text=text)):
+            return f"-{text}"
+        case Boolean(value=value):
+            return "true" if value else "false"
+    return None
+
+
+def _value(text: str, kind: ColumnType, *, is_bound: bool) -> Any:
+    try:
+        if not is_bound:
+            return parse_value(text, kind)
+        return instant(int(text)) if 0 <= int(text) <= MAX_INSTANT_MS else None
+    except ValueError:
+        return None

@@ -204,7 +204,6 @@ def _places(graph: Graph) -> dict[tuple[str, str], int]:
 
 
 def read_of(graph: Graph, relation: RelationFact, query: QueryFact) -> Read:
-    """Return the progress of a query in one of its relations."""
     feed = relation.feed
     if feed.parts is None:
         return Read(relation.name, query.name, (), None, None)

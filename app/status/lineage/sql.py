@@ -9,7 +9,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.access.internal_queries import is_internal
+from app.access.scopes import is_internal
 from app.catalog.stored.catalog import entry_of
 from app.status.lineage.rules import FeedFact, Graph, Part, QueryFact, RelationFact
 from engine.definition.queries import DEFAULT_TASKS

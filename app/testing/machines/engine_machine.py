@@ -11,12 +11,11 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from app.testing.case import Append, Case, Restart, Wait
+from app.testing.case import Append, Case, Restart, Slicing, Wait
 from app.testing.comparing.rows import Row, rows_of
 from app.testing.expectations import Counts, Expectation, Outcome, Subject
 from app.testing.machines.workbench import Workbench
 from app.testing.running import Reject
-from app.testing.slicing import Slicing
 from app.testing.sources import SHARED_FEED
 from engine.errors import EngineError, InvariantBroken
 from engine.expressions.expressions import compile_scalar
@@ -28,12 +27,7 @@ from engine.records.canonical import LOGGED, POSTED, canonicalise
 
 
 class EngineMachine:
-    """Runs a case; see ``running.Machine``.
-
-    Args:
-        case: what to run.
-        slicing: how its records are cut into batches.
-    """
+    """Runs a case; see ``running.Machine``."""
 
     def __init__(self, case: Case, slicing: Slicing) -> None:
         self._case = case
@@ -51,7 +45,6 @@ class EngineMachine:
 
     @property
     def failed(self) -> Mapping[str, str]:
-        """See ``Machine``."""
         outcomes = {plan.query: self._bench.outcome(plan.query) for plan in self._case.plans}
         return {query: f"{_code(each.failure)}: {each.failure}" for query, each in outcomes.items() if each.failure is not None}
 
@@ -81,12 +74,10 @@ class EngineMachine:
         self._now_ms = step.until_ms
 
     def restart(self, step: Restart) -> None:  # noqa: ARG002 - the same wherever it stands
-        """See ``Machine``."""
         self._run_until_idle()
         self._bench.restart()
 
     def outcome(self, wanted: Expectation) -> Outcome:
-        """See ``Machine``."""
         self._run_until_idle()
         subject = wanted.subject
         return Outcome(
@@ -149,7 +140,6 @@ class EngineMachine:
         return [name for name in self._case.sources if self._bench.catalog[name].feed == feed]
 
     def _new(self, subject: Subject, part: str, rows: list[Row]) -> list[Row]:
-        """Return what was not shown yet."""
         first = self._shown.get((subject.name, part), 0)
         self._shown[subject.name, part] = len(rows)
         return rows[first:]

@@ -14,7 +14,7 @@ from engine.log.marks import Marks
 from engine.log.sequence import Numbered
 from engine.log.sequences import LANE_PARTITION
 from engine.log.storage import route
-from engine.sources.chunks import Chunk
+from engine.sources.feeds import Chunk
 
 CHUNK_ROWS = 16
 """The grain in which a backlog is looked at, as small as tests are."""
@@ -36,7 +36,6 @@ class MemoryFeed:
 
     @property
     def ends(self) -> dict[int, int]:
-        """Partition → next offset."""
         return dict(enumerate(self._ends))
 
     def append(self, relation: str, frame: pl.DataFrame, key: Sequence[str]) -> None:
@@ -80,7 +79,6 @@ class MemoryFeed:
         return [Chunk(last, last - first, last - first, int(times[first:last].max())) for first, last in spans]
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:
-        """See ``FeedReader``."""
         found = np.flatnonzero(self._all_times(partition)[start:end] >= bound_ms)
         return start + int(found[0]) if len(found) else end
 

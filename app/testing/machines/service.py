@@ -55,7 +55,6 @@ class Service:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
@@ -75,7 +74,6 @@ class Service:
             time.sleep(_POLL_S)
 
     def environment(self) -> dict[str, str]:
-        """Return the environment in which it is started."""
         given = import_environment()
         inherited = {name: value for name, value in given.items() if not name.startswith("SLACKWATER_") or name == _CLASSES}
         return inherited | {
@@ -145,7 +143,6 @@ def service() -> Iterator[Service]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -17,16 +17,15 @@ from typing import Any, Final, Literal, Self
 
 from slackwater import Client, RecordsRejected, ServiceError, Status, Unreachable
 
-from app.testing.case import Append, Case, Restart, Wait
+from app.testing.case import Append, Case, Restart, Slicing, Wait
 from app.testing.comparing.rows import ExpectedRows, Row, rows_of_json
 from app.testing.documents import FileInvalid, FileProblem
 from app.testing.expectations import Expectation, Failure, Outcome, Subject
 from app.testing.machines.engine_machine import EngineMachine, late_row
 from app.testing.running import Reject, run_case
-from app.testing.slicing import Slicing
 from app.testing.sources import Json, in_one_partition, logged
 from engine.definition.relations import TableDefinition
-from engine.plan.clock import needs_ticks
+from engine.plan.model import needs_ticks
 
 RUNNING_S: Final = 120
 """A first query waits for Spark itself to start, which takes half a minute on a busy machine."""
@@ -38,11 +37,7 @@ PAGE: Final = 10_000
 
 
 class ServiceTests:
-    """Runs tests on one service. Use as a context manager.
-
-    Args:
-        url: of the service.
-    """
+    """Runs tests on one service. Use as a context manager."""
 
     def __init__(self, url: str) -> None:
         self._client = Client(url)
@@ -97,8 +92,6 @@ class ServiceMachine:
     """Runs a case; see ``running.Machine``.
 
     Args:
-        client: of the service.
-        case: what to run.
         prefix: of every name that the test has there.
     """
 
@@ -164,7 +157,6 @@ class ServiceMachine:
             self._wait_running(plan.query, above=epoch)
 
     def outcome(self, wanted: Expectation) -> Outcome:
-        """See ``Machine``."""
         self._wait_read()
         subject, query = wanted.subject, wanted.subject.query
         if wanted.failure is not None and query is not None and query not in self._codes:
@@ -208,7 +200,6 @@ class ServiceMachine:
         return {(each["input"], each["reason"]): each["count"] for each in counters}
 
     def _new(self, subject: Subject, part: str, rows: list[Row]) -> list[Row]:
-        """Return what was not shown yet."""
         first = self._shown.get((subject.name, part), 0)
         self._shown[subject.name, part] = len(rows)
         return rows[first:]

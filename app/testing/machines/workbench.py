@@ -28,8 +28,7 @@ from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.rescaling import repartitioned
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
-from engine.plan.clock import feeds_held_for, needs_ticks
-from engine.plan.model import Input, Plan
+from engine.plan.model import Input, Plan, feeds_held_for, needs_ticks
 from engine.records.canonical import LOGGED, canonicalise
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.admission import Admitted, Backlog, FeedPartition, admit
@@ -275,15 +274,12 @@ class Workbench:
 
     @property
     def queries(self) -> list[str]:
-        """Their names, in order."""
         return [each.plan.query for each in self._queries]
 
     def outcome(self, query: str) -> Outcome:
-        """Return what a query made so far."""
         return self._query(query).outcome
 
     def plan(self, query: str) -> Plan:
-        """Return the plan of a query."""
         return self._query(query).plan
 
     @property
@@ -343,7 +339,6 @@ class Workbench:
                 return
 
     def partitions(self, source: str) -> int:
-        """Return how many partitions the feed of a source has."""
         return len(self._feeds[self.catalog[source].feed.name].ends)
 
     def has_unread(self, query: str) -> bool:

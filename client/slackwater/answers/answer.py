@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any, Generic, Self, TypeVar, overload
 
 T = TypeVar("T")
-A = TypeVar("A", bound="Answer")
 
 
 class Item(Generic[T]):

@@ -20,16 +20,13 @@ from slackwater.answers.answer_list import (
     SettingItem,
     Version,
 )
-from slackwater.asynchronous.transport import AsyncTransport
+from slackwater.asynchronous.transport import AsyncResource
 from slackwater.parameters import Duration, Instant, duration, instant
 from slackwater.transport.requests import new_key, path_of, request
 
 
-class AsyncConnections:
+class AsyncConnections(AsyncResource):
     """How brokers, registries, buckets and databases are reached: ``client.connections``."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
 
     async def put(self, name: str, definition: Mapping[str, Any]) -> ConnectionAnswer:
         """Make or replace a connection; its secrets are given each time and never shown again."""
@@ -41,10 +38,9 @@ class AsyncConnections:
         """Look at one."""
         return ConnectionAnswer(await self._transport.json(request("GET", _connection(name))))
 
-    async def list(self) -> AsyncGenerator[ConnectionAnswer, None]:
+    def list(self) -> AsyncGenerator[ConnectionAnswer, None]:
         """Yield all of them."""
-        async for item in self._transport.pages(path_of("connections"), {}):
-            yield ConnectionAnswer(item)
+        return self._transport.pages(ConnectionAnswer, path_of("connections"))
 
     async def check(self, name: str) -> CheckAnswer:
         """Try to reach it, for five seconds at most."""
@@ -56,11 +52,8 @@ class AsyncConnections:
         await self._transport.send(request("DELETE", _connection(name)))
 
 
-class AsyncApiKeys:
+class AsyncApiKeys(AsyncResource):
     """API keys: ``client.api_keys``."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
 
     async def create(
         self,
@@ -75,21 +68,17 @@ class AsyncApiKeys:
         body = {"name": name, "role": role} | {part: value for part, value in parts.items() if value is not None}
         return NewApiKeyAnswer(await self._transport.json(request("POST", path_of("api-keys"), body=body)))
 
-    async def list(self) -> AsyncGenerator[ApiKeyAnswer, None]:
+    def list(self) -> AsyncGenerator[ApiKeyAnswer, None]:
         """Yield all of them."""
-        async for item in self._transport.pages(path_of("api-keys"), {}):
-            yield ApiKeyAnswer(item)
+        return self._transport.pages(ApiKeyAnswer, path_of("api-keys"))
 
     async def revoke(self, name: str) -> None:
         """Revoke one."""
         await self._transport.send(request("DELETE", path_of("api-keys", name)))
 
 
-class AsyncErrors:
+class AsyncErrors(AsyncResource):
     """The service's list of error codes: ``client.errors``."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
 
     async def list(self) -> list[ErrorItem]:
         """Return every code with its meaning and cure."""
@@ -101,11 +90,8 @@ class AsyncErrors:
         return ErrorItem(await self._transport.json(request("GET", path_of("errors", code))))
 
 
-class AsyncSystem:
+class AsyncSystem(AsyncResource):
     """The service itself: ``client.system``."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
 
     async def version(self) -> Version:
         """Return the versions of service and interface."""
@@ -157,7 +143,7 @@ class AsyncSystem:
         answer = await self._transport.json(request("GET", path_of("settings")))
         return [SettingItem(each) for each in answer["settings"]]
 
-    async def audit(
+    def audit(
         self,
         *,
         resource: str | None = None,
@@ -174,8 +160,7 @@ class AsyncSystem:
             "since": instant(since),
             "until": instant(until),
         }
-        async for item in self._transport.pages(path_of("audit"), params):
-            yield AuditEntry(item)
+        return self._transport.pages(AuditEntry, path_of("audit"), params)
 
 
 def _connection(name: str) -> str:

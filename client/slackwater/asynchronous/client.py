@@ -48,9 +48,7 @@ class AsyncClient:
     >>> await client.aclose()
 
     Attributes:
-        queries: all queries.
         connections: how brokers, registries, buckets and databases are reached.
-        api_keys: API keys.
         errors: the list of error codes.
         system: versions, readiness, metrics, functions, the audit log.
 
@@ -59,7 +57,6 @@ class AsyncClient:
         api_key: a key, or a token of the service's issuer; None: what the environment variable SLACKWATER_API_KEY says, if anything.
         timeout: seconds a request may take.
         retries: how often a request is sent that is refused for the moment, or not answered.
-        headers: sent with every request.
         transport: httpx's, instead of connections.
     """
 
@@ -116,15 +113,13 @@ class AsyncClient:
         """Return a query; nothing is asked of the service yet."""
         return AsyncQuery(self._transport, name)
 
-    async def streams(self) -> AsyncGenerator[RelationAnswer, None]:
+    def streams(self) -> AsyncGenerator[RelationAnswer, None]:
         """Yield all streams, by name."""
-        async for item in self._transport.pages(path_of("streams"), {}):
-            yield RelationAnswer(item)
+        return self._transport.pages(RelationAnswer, path_of("streams"))
 
-    async def tables(self) -> AsyncGenerator[RelationAnswer, None]:
+    def tables(self) -> AsyncGenerator[RelationAnswer, None]:
         """Yield all tables, by name."""
-        async for item in self._transport.pages(path_of("tables"), {}):
-            yield RelationAnswer(item)
+        return self._transport.pages(RelationAnswer, path_of("tables"))
 
     async def sql(
         self,
@@ -165,11 +160,7 @@ class AsyncClient:
 
         A push query has no place to go on from: it ends with its connection. ``changes`` of a table or stream goes on by itself.
 
-        Args:
-            text: the SELECT; statements before it are carried out first.
-            parameters: see ``sql``.
-            properties: see ``sql``.
-            variables: see ``sql``.
+        Statements before the SELECT are carried out first. The arguments are those of ``sql``.
 
         Raises:
             PushFailed: it ended with an error, or because the service stops (``stopping``).

@@ -21,7 +21,7 @@ from slackwater.answers.answer_list import (
     Run,
     StoredQueryAnswer,
 )
-from slackwater.asynchronous.transport import AsyncTransport
+from slackwater.asynchronous.transport import AsyncResource, AsyncTransport
 from slackwater.definitions import QueryDefinition, json_of
 from slackwater.errors import Json, NotReached, QueryFailed
 from slackwater.parameters import Instant, Key, instant, key_conditions
@@ -36,11 +36,8 @@ AnyDefinition = QueryDefinition | Mapping[str, Any]
 State = Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]
 
 
-class AsyncQueries:
+class AsyncQueries(AsyncResource):
     """All queries of a service: ``client.queries``."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
 
     async def create(self, definition: AnyDefinition) -> StoredQueryAnswer:
         """Create a query; the answer has the definition with every default, and ``warnings``.
@@ -67,18 +64,13 @@ class AsyncQueries:
         wanted = request("POST", path_of("validations"), body=json_of(definition), is_repeatable=True)
         return Validation(await self._transport.json(wanted))
 
-    async def list(self) -> AsyncGenerator[QueryAnswer, None]:
+    def list(self) -> AsyncGenerator[QueryAnswer, None]:
         """Yield all queries, by name."""
-        async for item in self._transport.pages(path_of("queries"), {}):
-            yield QueryAnswer(item)
+        return self._transport.pages(QueryAnswer, path_of("queries"))
 
 
 class AsyncQuery:
-    """One query, whether it is there or not.
-
-    Attributes:
-        name: its name.
-    """
+    """One query, whether it is there or not."""
 
     def __init__(self, transport: AsyncTransport, name: str) -> None:
         self._transport = transport
@@ -302,10 +294,9 @@ class AsyncQuery:
         chosen = LateRecordFilter(reason, input, instant(from_), instant(to), key)
         return AsyncLateRecords(self._transport, self._path("late-records"), chosen, order)
 
-    async def events(self) -> AsyncGenerator[Event, None]:
+    def events(self) -> AsyncGenerator[Event, None]:
         """Yield what happened to it, oldest first, to the present end."""
-        async for item in self._transport.pages(self._path("events"), {}):
-            yield Event(item)
+        return self._transport.pages(Event, self._path("events"))
 
     async def follow_events(self, last_event_id: str | None = None) -> AsyncGenerator[Event, None]:
         """Yield what happened to it and what happens, for ever, across connections."""
@@ -314,10 +305,9 @@ class AsyncQuery:
             async for event in events:
                 yield Event(event.data)
 
-    async def runs(self) -> AsyncGenerator[Run, None]:
+    def runs(self) -> AsyncGenerator[Run, None]:
         """Yield its launches."""
-        async for item in self._transport.pages(self._path("runs"), {}):
-            yield Run(item)
+        return self._transport.pages(Run, self._path("runs"))
 
 
 class AsyncLateRecords:
@@ -329,10 +319,9 @@ class AsyncLateRecords:
         self._chosen = chosen
         self._order = order
 
-    async def __aiter__(self) -> AsyncIterator[LateRecord]:
+    def __aiter__(self) -> AsyncIterator[LateRecord]:
         params = dict(self._chosen.params()) | ({} if self._order is None else {"order": self._order})
-        async for item in self._transport.pages(self._path, params):
-            yield LateRecord(item)
+        return self._transport.pages(LateRecord, self._path, params)
 
     async def replay(self, *, ids: Sequence[int] | None = None, again: bool = False) -> list[ReplayAnswer]:
         """Let them go through the query again: they are joined now, as of their own event time.

@@ -13,8 +13,7 @@ from slackwater.definitions import StreamDefinition, TableDefinition, json_of
 from slackwater.errors import Json, RecordsRejected
 from slackwater.frames import arrow_of_stream, concat, pandas_of, polars_of
 from slackwater.parameters import Instant, Key, conditions, instant, json_text, value_text
-from slackwater.rows.reading_options import ReadOptions
-from slackwater.rows.rows import Found, Reading, Rows, single
+from slackwater.rows.rows import Found, Reading, ReadOptions, Rows, single
 from slackwater.transport.batching import Appended, batches, needs_columns
 from slackwater.transport.event_streams import Change, Following
 from slackwater.transport.requests import ARROW_TYPE, JSON_TYPE, Request, new_key, path_of, preconditions, request
@@ -29,7 +28,6 @@ class AsyncRelation:
 
     Attributes:
         kind: ``streams`` or ``tables``, as paths have it.
-        name: its name.
     """
 
     def __init__(self, transport: AsyncTransport, kind: Literal["streams", "tables"], name: str) -> None:
@@ -130,10 +128,9 @@ class AsyncRelation:
         answer: Json = await self._transport.json(wanted)
         return answer
 
-    async def rejects(self, reason: str | None = None) -> AsyncGenerator[Reject, None]:
+    def rejects(self, reason: str | None = None) -> AsyncGenerator[Reject, None]:
         """Yield the records that were refused and are kept, all pages."""
-        async for item in self._transport.pages(self._path("rejects"), {"reason": reason}):
-            yield Reject(item)
+        return self._transport.pages(Reject, self._path("rejects"), {"reason": reason})
 
     async def reject_counts(self) -> dict[str, int]:
         """Return how many refused records are kept, by reason."""

@@ -6,21 +6,21 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import TypeVar
 
 import httpx
 
+from slackwater.answers.answer import Answer
 from slackwater.errors import ForeignAnswer, Json, ServiceError, Unreachable, accepted, error_of, foreign
-from slackwater.transport.event_streams import Event, EventParser, Following, LineParser
+from slackwater.transport.event_streams import ChunkParser, Event, Following, Parsed, event_of
 from slackwater.transport.requests import EVENT_STREAM, NDJSON_TYPE, Params, Request, Retries, is_unsent, request
+
+AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
 
 
 class AsyncTransport:
-    """Connections to one service.
-
-    Args:
-        http: with the base URL and the headers of every request.
-        retries: how often a request is sent.
-    """
+    """Connections to one service."""
 
     def __init__(self, http: httpx.AsyncClient, retries: Retries) -> None:
         self._http = http
@@ -101,7 +101,7 @@ class AsyncTransport:
         async with self.streamed(wanted) as response:
             if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
                 raise foreign(response, "is no stream of events")
-            yield _events(response)
+            yield _parsed(response, ChunkParser(b"\n\n", event_of), "event")
 
     @asynccontextmanager
     async def lines(self, wanted: Request) -> AsyncIterator[AsyncIterator[str]]:
@@ -109,7 +109,7 @@ class AsyncTransport:
         async with self.streamed(wanted) as response:
             if not response.headers.get("content-type", "").startswith(NDJSON_TYPE):
                 raise foreign(response, "is no answer in lines of JSON")
-            yield _lines(response)
+            yield _parsed(response, ChunkParser(b"\n", bytes.decode), "line")
 
     async def followed(self, following: Following) -> AsyncGenerator[Event, None]:
         """Yield the events of a stream that goes on for ever, across connections; see ``Following``."""
@@ -127,15 +127,17 @@ class AsyncTransport:
                 refused = error
             await asyncio.sleep(following.wait_s(refused))
 
-    async def pages(self, path: str, params: Params, member: str = "items") -> AsyncGenerator[Json, None]:
-        """Yield the items of all pages, each as JSON."""
+    async def pages(
+        self, kind: type[AnyAnswer], path: str, params: Params = MappingProxyType({})
+    ) -> AsyncGenerator[AnyAnswer, None]:
+        """Yield the items of all pages."""
         cursor: Mapping[str, str] = {}
         while True:
             page = await self.json(request("GET", path, params={**params, **cursor}))
-            if not {member, "next"} <= page.keys():
-                raise ForeignAnswer(f"GET {path}", f"the answer has no {member!r} and 'next'")
-            for item in page[member]:
-                yield item
+            if not {"items", "next"} <= page.keys():
+                raise ForeignAnswer(f"GET {path}", "the answer has no 'items' and 'next'")
+            for item in page["items"]:
+                yield kind(item)
             if page["next"] is None:
                 return
             cursor = {"cursor": page["next"]}
@@ -155,23 +157,18 @@ class AsyncTransport:
         )
 
 
-async def _events(response: httpx.Response) -> AsyncGenerator[Event, None]:
-    parser = EventParser()
-    async for chunk in response.aiter_bytes():
-        try:
-            events = parser.feed(chunk)
-        except ValueError as error:
-            raise foreign(response, f"is no event of the service: {error}") from error
-        for event in events:
-            yield event
+class AsyncResource:
+    """A part of the API, reached through one transport."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
 
 
-async def _lines(response: httpx.Response) -> AsyncGenerator[str, None]:
-    parser = LineParser()
+async def _parsed(response: httpx.Response, parser: ChunkParser[Parsed], what: str) -> AsyncGenerator[Parsed, None]:
     async for chunk in response.aiter_bytes():
         try:
-            lines = parser.feed(chunk)
+            found = parser.feed(chunk)
         except ValueError as error:
-            raise foreign(response, f"is no line of the service: {error}") from error
-        for line in lines:
-            yield line
+            raise foreign(response, f"is no {what} of the service: {error}") from error
+        for each in found:
+            yield each

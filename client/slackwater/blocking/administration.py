@@ -21,16 +21,13 @@ from slackwater.answers.answer_list import (
     SettingItem,
     Version,
 )
-from slackwater.blocking.transport import Transport
+from slackwater.blocking.transport import Resource
 from slackwater.parameters import Duration, Instant, duration, instant
 from slackwater.transport.requests import new_key, path_of, request
 
 
-class Connections:
+class Connections(Resource):
     """How brokers, registries, buckets and databases are reached: ``client.connections``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def put(self, name: str, definition: Mapping[str, Any]) -> ConnectionAnswer:
         """Make or replace a connection; its secrets are given each time and never shown again."""
@@ -44,8 +41,7 @@ class Connections:
 
     def list(self) -> Generator[ConnectionAnswer, None, None]:
         """Yield all of them."""
-        for item in self._transport.pages(path_of("connections"), {}):
-            yield ConnectionAnswer(item)
+        return self._transport.pages(ConnectionAnswer, path_of("connections"))
 
     def check(self, name: str) -> CheckAnswer:
         """Try to reach it, for five seconds at most."""
@@ -57,11 +53,8 @@ class Connections:
         self._transport.send(request("DELETE", _connection(name)))
 
 
-class ApiKeys:
+class ApiKeys(Resource):
     """API keys: ``client.api_keys``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def create(
         self,
@@ -78,19 +71,15 @@ class ApiKeys:
 
     def list(self) -> Generator[ApiKeyAnswer, None, None]:
         """Yield all of them."""
-        for item in self._transport.pages(path_of("api-keys"), {}):
-            yield ApiKeyAnswer(item)
+        return self._transport.pages(ApiKeyAnswer, path_of("api-keys"))
 
     def revoke(self, name: str) -> None:
         """Revoke one."""
         self._transport.send(request("DELETE", path_of("api-keys", name)))
 
 
-class Errors:
+class Errors(Resource):
     """The service's list of error codes: ``client.errors``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def list(self) -> list[ErrorItem]:
         """Return every code with its meaning and cure."""
@@ -102,11 +91,8 @@ class Errors:
         return ErrorItem(self._transport.json(request("GET", path_of("errors", code))))
 
 
-class System:
+class System(Resource):
     """The service itself: ``client.system``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def version(self) -> Version:
         """Return the versions of service and interface."""
@@ -175,8 +161,7 @@ class System:
             "since": instant(since),
             "until": instant(until),
         }
-        for item in self._transport.pages(path_of("audit"), params):
-            yield AuditEntry(item)
+        return self._transport.pages(AuditEntry, path_of("audit"), params)
 
 
 def _connection(name: str) -> str:

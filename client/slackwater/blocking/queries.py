@@ -22,7 +22,7 @@ from slackwater.answers.answer_list import (
     Run,
     StoredQueryAnswer,
 )
-from slackwater.blocking.transport import Transport
+from slackwater.blocking.transport import Resource, Transport
 from slackwater.definitions import QueryDefinition, json_of
 from slackwater.errors import Json, NotReached, QueryFailed
 from slackwater.parameters import Instant, Key, instant, key_conditions
@@ -37,11 +37,8 @@ AnyDefinition = QueryDefinition | Mapping[str, Any]
 State = Literal["stopped", "starting", "running", "paused", "stopping", "backoff", "failed"]
 
 
-class Queries:
+class Queries(Resource):
     """All queries of a service: ``client.queries``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def create(self, definition: AnyDefinition) -> StoredQueryAnswer:
         """Create a query; the answer has the definition with every default, and ``warnings``.
@@ -70,16 +67,11 @@ class Queries:
 
     def list(self) -> Generator[QueryAnswer, None, None]:
         """Yield all queries, by name."""
-        for item in self._transport.pages(path_of("queries"), {}):
-            yield QueryAnswer(item)
+        return self._transport.pages(QueryAnswer, path_of("queries"))
 
 
 class Query:
-    """One query, whether it is there or not.
-
-    Attributes:
-        name: its name.
-    """
+    """One query, whether it is there or not."""
 
     def __init__(self, transport: Transport, name: str) -> None:
         self._transport = transport
@@ -305,8 +297,7 @@ class Query:
 
     def events(self) -> Generator[Event, None, None]:
         """Yield what happened to it, oldest first, to the present end."""
-        for item in self._transport.pages(self._path("events"), {}):
-            yield Event(item)
+        return self._transport.pages(Event, self._path("events"))
 
     def follow_events(self, last_event_id: str | None = None) -> Generator[Event, None, None]:
         """Yield what happened to it and what happens, for ever, across connections."""
@@ -317,8 +308,7 @@ class Query:
 
     def runs(self) -> Generator[Run, None, None]:
         """Yield its launches."""
-        for item in self._transport.pages(self._path("runs"), {}):
-            yield Run(item)
+        return self._transport.pages(Run, self._path("runs"))
 
 
 class LateRecords:
@@ -332,8 +322,7 @@ class LateRecords:
 
     def __iter__(self) -> Iterator[LateRecord]:
         params = dict(self._chosen.params()) | ({} if self._order is None else {"order": self._order})
-        for item in self._transport.pages(self._path, params):
-            yield LateRecord(item)
+        return self._transport.pages(LateRecord, self._path, params)
 
     def replay(self, *, ids: Sequence[int] | None = None, again: bool = False) -> list[ReplayAnswer]:
         """Let them go through the query again: they are joined now, as of their own event time.

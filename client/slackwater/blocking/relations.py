@@ -14,8 +14,7 @@ from slackwater.definitions import StreamDefinition, TableDefinition, json_of
 from slackwater.errors import Json, RecordsRejected
 from slackwater.frames import arrow_of_stream, concat, pandas_of, polars_of
 from slackwater.parameters import Instant, Key, conditions, instant, json_text, value_text
-from slackwater.rows.reading_options import ReadOptions
-from slackwater.rows.rows import Found, Reading, Rows, single
+from slackwater.rows.rows import Found, Reading, ReadOptions, Rows, single
 from slackwater.transport.batching import Appended, batches, needs_columns
 from slackwater.transport.event_streams import Change, Following
 from slackwater.transport.requests import ARROW_TYPE, JSON_TYPE, Request, new_key, path_of, preconditions, request
@@ -30,7 +29,6 @@ class Relation:
 
     Attributes:
         kind: ``streams`` or ``tables``, as paths have it.
-        name: its name.
     """
 
     def __init__(self, transport: Transport, kind: Literal["streams", "tables"], name: str) -> None:
@@ -131,8 +129,7 @@ class Relation:
 
     def rejects(self, reason: str | None = None) -> Generator[Reject, None, None]:
         """Yield the records that were refused and are kept, all pages."""
-        for item in self._transport.pages(self._path("rejects"), {"reason": reason}):
-            yield Reject(item)
+        return self._transport.pages(Reject, self._path("rejects"), {"reason": reason})
 
     def reject_counts(self) -> dict[str, int]:
         """Return how many refused records are kept, by reason."""

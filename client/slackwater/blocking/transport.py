@@ -7,21 +7,21 @@ import random
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
+from typing import TypeVar
 
 import httpx
 
+from slackwater.answers.answer import Answer
 from slackwater.errors import ForeignAnswer, Json, ServiceError, Unreachable, accepted, error_of, foreign
-from slackwater.transport.event_streams import Event, EventParser, Following, LineParser
+from slackwater.transport.event_streams import ChunkParser, Event, Following, Parsed, event_of
 from slackwater.transport.requests import EVENT_STREAM, NDJSON_TYPE, Params, Request, Retries, is_unsent, request
+
+AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
 
 
 class Transport:
-    """Connections to one service.
-
-    Args:
-        http: with the base URL and the headers of every request.
-        retries: how often a request is sent.
-    """
+    """Connections to one service."""
 
     def __init__(self, http: httpx.Client, retries: Retries) -> None:
         self._http = http
@@ -102,7 +102,7 @@ class Transport:
         with self.streamed(wanted) as response:
             if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
                 raise foreign(response, "is no stream of events")
-            yield _events(response)
+            yield _parsed(response, ChunkParser(b"\n\n", event_of), "event")
 
     @contextmanager
     def lines(self, wanted: Request) -> Iterator[Iterator[str]]:
@@ -110,7 +110,7 @@ class Transport:
         with self.streamed(wanted) as response:
             if not response.headers.get("content-type", "").startswith(NDJSON_TYPE):
                 raise foreign(response, "is no answer in lines of JSON")
-            yield _lines(response)
+            yield _parsed(response, ChunkParser(b"\n", bytes.decode), "line")
 
     def followed(self, following: Following) -> Generator[Event, None, None]:
         """Yield the events of a stream that goes on for ever, across connections; see ``Following``."""
@@ -128,15 +128,15 @@ class Transport:
                 refused = error
             time.sleep(following.wait_s(refused))
 
-    def pages(self, path: str, params: Params, member: str = "items") -> Generator[Json, None, None]:
-        """Yield the items of all pages, each as JSON."""
+    def pages(self, kind: type[AnyAnswer], path: str, params: Params = MappingProxyType({})) -> Generator[AnyAnswer, None, None]:
+        """Yield the items of all pages."""
         cursor: Mapping[str, str] = {}
         while True:
             page = self.json(request("GET", path, params={**params, **cursor}))
-            if not {member, "next"} <= page.keys():
-                raise ForeignAnswer(f"GET {path}", f"the answer has no {member!r} and 'next'")
-            for item in page[member]:
-                yield item
+            if not {"items", "next"} <= page.keys():
+                raise ForeignAnswer(f"GET {path}", "the answer has no 'items' and 'next'")
+            for item in page["items"]:
+                yield kind(item)
             if page["next"] is None:
                 return
             cursor = {"cursor": page["next"]}
@@ -156,23 +156,18 @@ class Transport:
         )
 
 
-def _events(response: httpx.Response) -> Generator[Event, None, None]:
-    parser = EventParser()
-    for chunk in response.iter_bytes():
-        try:
-            events = parser.feed(chunk)
-        except ValueError as error:
-            raise foreign(response, f"is no event of the service: {error}") from error
-        for event in events:
-            yield event
+class Resource:
+    """A part of the API, reached through one transport."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
 
-def _lines(response: httpx.Response) -> Generator[str, None, None]:
-    parser = LineParser()
+def _parsed(response: httpx.Response, parser: ChunkParser[Parsed], what: str) -> Generator[Parsed, None, None]:
     for chunk in response.iter_bytes():
         try:
-            lines = parser.feed(chunk)
+            found = parser.feed(chunk)
         except ValueError as error:
-            raise foreign(response, f"is no line of the service: {error}") from error
-        for line in lines:
-            yield line
+            raise foreign(response, f"is no {what} of the service: {error}") from error
+        for each in found:
+            yield each

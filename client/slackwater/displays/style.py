@@ -31,10 +31,10 @@ def shown(value: object) -> str:
     return escape(f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value))
 
 
-def moment_text(ms: int | float, *, with_date: bool = True) -> str:
+def moment_text(ms: int | float) -> str:
     """Return an event time in a form for people, in UTC."""
     at = datetime.fromtimestamp(ms / 1000, UTC)
-    text = at.strftime("%Y-%m-%d %H:%M:%S" if with_date else "%H:%M:%S")
+    text = at.strftime("%Y-%m-%d %H:%M:%S")
     return text if at.microsecond == 0 else f"{text}.{at.microsecond // 1000:03d}"
 
 
@@ -44,6 +44,11 @@ def span_text(ms: int | float) -> str:
         if ms >= size:
             return f"{ms / size:.3g} {unit}"
     return f"{ms:.0f} ms"
+
+
+def range_text(least: int, most: int) -> str:
+    """Return a number that is known by its bounds."""
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def svg(width: int, height: int, title: str, body: str) -> str:

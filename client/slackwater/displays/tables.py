@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol
 
-from slackwater.displays.style import FONT, LAND, LATE, WATER, moment_text, shown
+from slackwater.displays.style import FONT, LAND, LATE, WATER, moment_text, range_text, shown
 
 if TYPE_CHECKING:
     from slackwater.answers.answer_list import ExplainAnswer, StatusAnswer, ValidationAnswer
@@ -92,13 +92,11 @@ def validation_table(validation: ValidationAnswer) -> str:
     if validation.edit is not None:
         head += f"; an edit: {validation.edit.kind}"
         rows += [(change.pointer, change.kind, change.reason) for change in validation.edit.changes]
-        rows += [(effect.pointer, effect.effect, _count(effect.at_least, effect.at_most)) for effect in validation.edit.effects]
+        rows += [
+            (effect.pointer, effect.effect, range_text(effect.at_least, effect.at_most)) for effect in validation.edit.effects
+        ]
     statement = "" if validation.sql is None else f"<pre>{escape(validation.sql)}</pre>"
     return table(head, ("where", "what", "") if rows else (), rows) + statement
-
-
-def _count(least: int, most: int) -> str:
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def _in_brackets(text: str | None) -> str:

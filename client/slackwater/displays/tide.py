@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slackwater.displays.style import CLOCK, LAND, LATE, WATER, box, label, line, moment_text, shown, span_text, svg
+from slackwater.displays.style import CLOCK, LAND, LATE, WATER, box, label, line, moment_text, range_text, shown, span_text, svg
 
 if TYPE_CHECKING:
     from slackwater.answers.answer_list import LatenessAnswer, StatusAnswer, TaskStatus
@@ -81,8 +81,7 @@ def _row(task: TaskStatus, grace_ms: int, top: float, low: int, high: int) -> st
     for span in task.waiting:
         size = _density(span.at_most, span.to_ms - span.from_ms, high - low) / densest * (ROW - 16)
         width = max(x(span.to_ms) - x(span.from_ms), 2.0)
-        count = f"{span.at_most:,}" if span.at_least == span.at_most else f"{span.at_least:,} to {span.at_most:,}"
-        named = f"{count} wait, {moment_text(span.from_ms)} to {moment_text(span.to_ms)}"
+        named = f"{range_text(span.at_least, span.at_most)} wait, {moment_text(span.from_ms)} to {moment_text(span.to_ms)}"
         parts.append(box(x(span.from_ms), floor - size, width, size, colour=WATER, opacity=0.75, title=named))
     parts.append(line(x(boundary), top, x(boundary), floor, colour=LAND, more='stroke-width="2"'))
     parts.append(line(x(clock), top - 3, x(clock), floor, colour=CLOCK, more='stroke-width="2"'))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, overload
 
 from slackwater.answers.answer_list import StatementResult
 from slackwater.errors import HistoryExpired, Json, NotFound, RowDeleted, RowNotFound
@@ -141,11 +141,7 @@ def single(table: str, key: Any, found: Found) -> Json:
 
 
 class SqlResult(Sequence[Json]):
-    """The result of an SQL script; as a sequence: the rows of its last statement with rows.
-
-    Attributes:
-        statements: outcome of each statement, in order.
-    """
+    """The result of an SQL script; as a sequence: the rows of its last statement with rows."""
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
         self.statements = tuple(StatementResult(each) for each in answer["results"])
@@ -209,12 +205,7 @@ class SqlResult(Sequence[Json]):
 
 @dataclass(frozen=True, slots=True)
 class PushedRow:
-    """A row of a push query.
-
-    Attributes:
-        op: ``upsert`` or ``delete``.
-        row: columns by name.
-    """
+    """A row of a push query; ``op`` is ``upsert`` or ``delete``."""
 
     op: str
     row: Json
@@ -237,3 +228,18 @@ def sql_body(
     body = {"sql": text, "parameters": parameters, "properties": properties, "variables": variables}
     given = {name: value for name, value in body.items() if value is not None}
     return json_text(given).encode(), {"content-type": JSON_TYPE}
+
+
+class ReadOptions(TypedDict, total=False):
+    """See ``slackwater.rows.rows.Reading``."""
+
+    as_of: Instant | None
+    where: Where | None
+    state: Literal["final", "open", "any"] | None
+    window_from: Instant | None
+    window_to: Instant | None
+    order: Literal["asc", "desc"] | None
+    min_position: Mapping[str, Mapping[str, int]] | None
+    timeout: float | None
+    max_staleness: Duration | None
+    bigints: Literal["number", "string"] | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,6 @@ class Batch:
 
     Attributes:
         first: index of its first record among all appended ones, from 0.
-        count: number of records.
     """
 
     body: bytes
@@ -42,8 +41,6 @@ class Rejected:
 
     Attributes:
         index: its index among all appended records, from 0.
-        code: why.
-        detail: what is wrong with it.
     """
 
     index: int
@@ -58,11 +55,9 @@ class Appended:
     Attributes:
         count: appended records; they are durable.
         offsets: of each batch: partition, first and last offset, count.
-        rejected_count: number of rejected records.
         rejected: these, each with its index and reason; of each batch at most the first thousand.
         older_count: for change events: events left out, because a newer one of their key came before.
         warnings: possible surprises of the appended records.
-        batches: number of requests.
     """
 
     count: int = 0
@@ -90,15 +85,8 @@ class Appended:
     def with_refusal(self, batch: Batch, error: RecordsRejected) -> Appended:
         """Return the result with one more batch whose records were all rejected."""
         refused = (_rejected(batch.first, fault) for fault in error.errors)
-        return Appended(
-            self.count,
-            self.offsets,
-            self.rejected_count + batch.count,
-            (*self.rejected, *refused),
-            self.older_count,
-            self.warnings,
-            self.batches + 1,
-        )
+        rejected_count = self.rejected_count + batch.count
+        return replace(self, rejected_count=rejected_count, rejected=(*self.rejected, *refused), batches=self.batches + 1)
 
     @property
     def position(self) -> dict[int, int]:

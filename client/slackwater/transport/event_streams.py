@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from slackwater.errors import ChangesReset, ForeignAnswer, Json, ServiceError
 from slackwater.transport.requests import EVENT_STREAM, Params, Request, request
@@ -15,6 +16,8 @@ RECONNECT_SECONDS: Final = (0.1, 0.3, 1.0, 3.0)
 SILENCE_SECONDS: Final = 45.0
 """Longer than the service's heartbeat: silence beyond it is a dead connection."""
 
+Parsed = TypeVar("Parsed")
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -23,7 +26,6 @@ class Event:
     Attributes:
         kind: such as ``change``, ``snapshot``, ``snapshot_end``, ``position``, ``reconnect``, ``reset``, ``row``.
         id: the cursor behind it; empty: there is none to come back with.
-        data: its JSON.
     """
 
     kind: str
@@ -31,19 +33,26 @@ class Event:
     data: Json
 
 
-class EventParser:
-    """Cuts chunks of bytes into events, wherever the chunks end. Comments are signs of life only."""
+class ChunkParser(Generic[Parsed]):
+    """Cuts chunks of bytes into parts, wherever the chunks end.
 
-    def __init__(self) -> None:
+    Args:
+        end: of each part.
+        read: returns what a part is; None: a sign of life.
+    """
+
+    def __init__(self, end: bytes, read: Callable[[bytes], Parsed | None]) -> None:
+        self._end, self._read = end, read
         self._rest = b""
 
-    def feed(self, chunk: bytes) -> list[Event]:
-        """Take a chunk; return the events that are complete with it."""
-        *blocks, self._rest = (self._rest + chunk).split(b"\n\n")
-        return [event for block in blocks if (event := _event(block)) is not None]
+    def feed(self, chunk: bytes) -> list[Parsed]:
+        """Take a chunk; return the parts that are complete with it."""
+        *parts, self._rest = (self._rest + chunk).split(self._end)
+        return [found for part in parts if (found := self._read(part)) is not None]
 
 
-def _event(block: bytes) -> Event | None:
+def event_of(block: bytes) -> Event | None:
+    """Read an event; None: a comment."""
     fields: dict[str, str] = {}
     for line in block.decode().split("\n"):
         name, _, value = line.partition(":")
@@ -65,7 +74,6 @@ class Following:
     event's id as ``Last-Event-ID``, so nothing is missed and nothing comes twice.
 
     Attributes:
-        path: of the events.
         params: of the first request, where there is no cursor yet.
         cursor: id of the last event.
     """
@@ -119,14 +127,12 @@ class Change:
     Attributes:
         kind: ``change``, ``snapshot``, or ``snapshot_end``, which has no row.
         op: ``upsert``, ``delete``, or ``append`` of a stream.
-        key: the key's columns.
-        row: the row; None of a delete.
+        row: None of a delete.
         event_time_ms: the time of the result; None at ``snapshot_end``.
         partition: where in the log; None of a row of a snapshot.
         offset: the place in the partition.
         is_replayed: it came of a replayed late record.
         cursor: give it to ``changes(cursor=…)`` to go on behind it, in another process too.
-        data: all of it as JSON.
     """
 
     kind: str
@@ -170,15 +176,3 @@ def line_of(text: str) -> tuple[str, Any] | None:
     except (ValueError, AttributeError, RecursionError) as error:
         raise ForeignAnswer("a push query", f"{text[:80]!r} is no line of the service") from error
     return kind, content
-
-
-class LineParser:
-    """Cuts chunks of bytes into lines, wherever the chunks end."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> list[str]:
-        """Take a chunk; return the lines that are complete with it."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        return [line.decode() for line in lines]

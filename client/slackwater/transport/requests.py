@@ -54,17 +54,10 @@ def request(
     is_repeatable: bool | None = None,
     read_timeout_s: float | None = None,
 ) -> Request:
-    """Make a request; parameters and headers that are None are left out.
+    """Make a request, of the attributes of ``Request``; parameters and headers that are None are left out.
 
-    Args:
-        method: GET and PUT may be repeated; DELETE not, because a second one would answer that the resource does not exist.
-        path: see ``Request``.
-        params: see ``Request``.
-        body: see ``Request``.
-        content: see ``Request``.
-        headers: beside the common ones.
-        is_repeatable: None: as the method says; with an ``Idempotency-Key``, yes.
-        read_timeout_s: see ``Request``.
+    Unless ``is_repeatable`` says it, a request may be repeated if it has an ``Idempotency-Key``, or is a GET or PUT; not a DELETE, because a
+    second one would answer that the resource does not exist.
     """
     given = {name: value for name, value in (headers or {}).items() if value is not None}
     has_key = "idempotency-key" in given

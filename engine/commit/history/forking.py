@@ -17,8 +17,8 @@ from engine.commit.removed_records import UNREAD_SQL
 from engine.commit.task_states import NEW_TOKEN
 from engine.commit.views import IS_DELETED, RESULT_TIME, history_identifier, table_bytes, tables_of
 from engine.log.storage import ensure_feed, find_feed
+from engine.plan.catalog import result_feed
 from engine.plan.model import Output
-from engine.plan.result_feeds import result_feed
 from engine.postgres.column_names import columns
 from engine.sources.log.replay_reader import replay_feed
 

@@ -14,8 +14,8 @@ from psycopg.types.json import Jsonb
 
 from engine.commit.task_states import NEW_TOKEN
 from engine.commit.views import rename_view
+from engine.plan.catalog import result_feed
 from engine.plan.model import Output
-from engine.plan.result_feeds import result_feed
 from engine.sources.log.replay_reader import replay_feed
 
 Connection = psycopg.Connection[Any]

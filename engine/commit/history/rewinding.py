@@ -21,8 +21,8 @@ from engine.commit.removed_records import as_unread
 from engine.commit.task_states import NEW_TOKEN
 from engine.errors import InvariantBroken
 from engine.log.storage import find_feed
+from engine.plan.catalog import result_feed
 from engine.plan.model import Output
-from engine.plan.result_feeds import result_feed
 from engine.postgres.postgres import Connection
 from engine.sources.log.replay_reader import replay_feed
 

@@ -9,7 +9,7 @@ that state's segments and those that it writes itself. So an existing segment un
 only by attempts at the batches that were then under way. It is *settled* once a later launch has the fence, or once
 ``SETTLED_BATCHES`` further batches are committed; before that nothing removes it, at any age.
 
-Segments of a retained commit stay as long as the commit, without a record: a query that is rewound names them again (``retained_segments``).
+Segments of a retained commit stay as long as the commit, without a record: a query that is rewound names them again (``RetainedSegments``).
 """
 
 from __future__ import annotations
@@ -24,12 +24,51 @@ from uuid import UUID
 
 from psycopg.rows import tuple_row
 
-from engine.commit.history.retained_commits import forget_retained
-from engine.commit.history.retained_segments import RetainedSegments
-from engine.commit.history.segment_names import names_of
+from engine.commit.history.retained_commits import forget_retained, retained_manifests
 from engine.commit.history.state_owners import StateOwners
 from engine.postgres.postgres import Connection
+from engine.state.segments.in_manifest import names_of
 from engine.state.segments.ports import StateStore
+
+_COMMITS: Final = """
+    SELECT batch_id, checkpoint_id || '/' || (layout ->> 'segments'), retained_at FROM log.retained_commit WHERE query_id = %s ORDER BY batch_id
+"""
+_GIVE_UP: Final = "DELETE FROM log.retained_commit WHERE query_id = %s AND batch_id = %s"
+
+
+class RetainedSegments:
+    """The segments of one query's retained commits, in memory: a retained commit never changes."""
+
+    def __init__(self, query_id: UUID) -> None:
+        self._query_id = query_id
+        self._names: dict[tuple[int, datetime], frozenset[str]] = {}
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all of them, below the query's folder."""
+        return set[str]().union(*self._names.values())
+
+    def look(self, connection: Connection) -> None:
+        """Read which commits are retained now. After a rewind, numbers of batches are used again; the time distinguishes them."""
+        with connection.cursor(row_factory=tuple_row) as cursor:
+            rows = cursor.execute(_COMMITS, (self._query_id,)).fetchall()
+        folders = {batch_id: folder for batch_id, folder, at in rows if (batch_id, at) not in self._names}
+        found: dict[int, set[str]] = {batch_id: set() for batch_id in folders}
+        shared = {name: name for names in self._names.values() for name in names}
+        for batch_id, place, manifest in retained_manifests(connection, self._query_id, list(folders)) if folders else ():
+            names = names_of(folders[batch_id], {place: json.loads(manifest)})
+            found[batch_id].update(shared.setdefault(name, name) for name in names)
+        self._names = {
+            (batch_id, at): self._names[batch_id, at] if batch_id not in found else frozenset(found[batch_id])
+            for batch_id, _, at in rows
+        }
+
+    def give_up_oldest(self, connection: Connection) -> None:
+        """Delete the oldest retained commit: the query can no longer be rewound to it."""
+        oldest = min(self._names)
+        del self._names[oldest]
+        connection.execute(_GIVE_UP, (self._query_id, oldest[0]))
+
 
 SETTLED_BATCHES: Final = 3
 """At most one is under way; the others allow for commits that overlap with the next batch."""
@@ -88,8 +127,6 @@ class Look:
     """The result of a look at all queries.
 
     Attributes:
-        removed: number of removed segments.
-        removed_bytes: of these.
         is_pressing: some query has too many segments that are not settled yet: look again soon.
     """
 

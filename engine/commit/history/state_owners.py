@@ -38,7 +38,6 @@ class StateOwners:
     """One process's view of the claims.
 
     Args:
-        store: the place of the state of all queries.
         clock: monotonic seconds.
     """
 

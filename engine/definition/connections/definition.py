@@ -78,15 +78,13 @@ def Matching(pattern: str, says: str) -> AfterValidator:  # noqa: N802 - stands 
     return AfterValidator(check)
 
 
-def endpoint_of(text: str, default_port: int | None = None) -> Endpoint:
+def endpoint_of(text: str) -> Endpoint:
     """Read ``host:port``.
 
     Raises:
         ValueError: it is none.
     """
     host, _, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
-    if default_port is not None and not host:
-        host, port = text, str(default_port)
     if not _HOST.fullmatch(host) or not port.isascii() or not port.isdigit() or not 1 <= int(port[:6]) <= 65_535:
         raise ValueError("is no host:port such as broker-1.example.com:9092 ([::1]:9092 for an IPv6 address)")
     return Endpoint(host.strip("[]"), int(port))

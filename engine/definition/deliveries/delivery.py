@@ -61,7 +61,6 @@ class LakeDelivery(DeliveryModel, ABC):
 
     @property
     def gathers_ms(self) -> int:
-        """See ``DeliveryModel``."""
         return self.every
 
 

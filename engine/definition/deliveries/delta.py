@@ -10,14 +10,9 @@ from pydantic import Field
 
 from engine.definition.deliveries.delivery import LakeDelivery
 from engine.errors import Problem
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN, is_absent
 
 _IN_BUCKET: Final = re.compile(r"(?!.*(^|/)\.{1,2}(/|$))[A-Za-z0-9_.=-]+(/[A-Za-z0-9_.=-]+)*")
-
-
-def _is_absent(value: object) -> bool:
-    """Whether a field is left out where a definition is stored and shown: most deliveries say nothing of it."""
-    return value is None
 
 
 class DeltaDelivery(LakeDelivery):
@@ -27,7 +22,7 @@ class DeltaDelivery(LakeDelivery):
     connection: str | None = Field(
         default=None,
         pattern=NAME_PATTERN,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Name of a connection of type s3 (`PUT /v1/connections/{name}`): the table is at `path` in its bucket. null: `path` is a "
         "directory below SLACKWATER_DELIVERY_ROOT.",
     )
@@ -36,7 +31,6 @@ class DeltaDelivery(LakeDelivery):
     )
 
     def faults(self, columns: tuple[str, ...], key: tuple[str, ...], *, is_table: bool) -> Iterator[Problem]:
-        """See ``DeliveryModel``."""
         yield from super().faults(columns, key, is_table=is_table)
         if self.connection is not None and not _IN_BUCKET.fullmatch(self.path):
             detail = "a path in a bucket has letters, digits, _, ., = and - between single slashes, and no '..'; write such as lake/orders"

@@ -11,19 +11,13 @@ from pydantic import Field
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.sources.side_options import WRITTEN, ignored, ignored_fault, schema_faults
 from engine.errors import Problem
-from engine.expressions.model import Model
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN, Model, is_absent
 
 FormatName = Literal["json", "avro", "protobuf", "delimited", "string", "bytes", "kafka"]
 SubjectStrategy = Literal["record_name", "topic_record_name"]
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _RECORD: Final = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"
 _REGISTERED: Final = ("json", "avro", "protobuf")
-
-
-def _is_absent(value: object) -> bool:
-    """Whether a field is left out where a definition is stored and shown: most deliveries say nothing of it."""
-    return value is None
 
 
 class DeliveredSide(Model):
@@ -46,7 +40,7 @@ class DeliveredSide(Model):
     message: str = Field(default="", max_length=1_000, description="Of no format that is written: leave it out.")
     subject_strategy: SubjectStrategy | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Of a registry: the subject of the schema. `record_name`: the record's full name; `topic_record_name`: the topic, - and "
         "that name. Absent: the topic with -key or -value (Confluent's topic name strategy).",
     )
@@ -54,7 +48,7 @@ class DeliveredSide(Model):
         default=None,
         pattern=f"^{_RECORD}$",
         max_length=255,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Of a registry: full name of the record where its schema is made of the columns (the title of a JSON Schema).",
         examples=["shop.orders.PricedOrder"],
     )
@@ -120,7 +114,6 @@ class KafkaDelivery(DeliveryModel):
     )
 
     def faults(self, columns: tuple[str, ...], key: tuple[str, ...], *, is_table: bool) -> Iterator[Problem]:
-        """See ``DeliveryModel``."""
         yield from super().faults(columns, key, is_table=is_table)
         if not _TOPIC.fullmatch(self.topic) or self.topic in (".", ".."):
             yield Problem(
@@ -146,7 +139,6 @@ class KafkaDelivery(DeliveryModel):
             )
 
     def faults_of_new(self) -> Iterator[Problem]:
-        """See ``DeliveryModel``."""
         for name, side in (("value", self.value), ("key", self.key)):
             if side is not None:
                 yield from side.faults_of_new(f"/into/connector/{name}")

@@ -41,7 +41,6 @@ class FilesConnector(ConnectorModel):
     where: Expression | None = Field(default=None, description="Which records are this relation's.")
 
     def location(self, relation: str) -> Location:  # noqa: ARG002 - who names the directory reads it
-        """See ``ConnectorModel``."""
         identity = f"files:{self.format}:{self.path}"
         return Location(identity, identity, FilesPlace(self.path, self.format))
 

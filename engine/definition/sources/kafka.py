@@ -24,8 +24,7 @@ from engine.definition.sources.connector import (
 from engine.definition.sources.side_options import CHANGES, READ, ignored, ignored_fault, schema_faults
 from engine.errors import Problem
 from engine.expressions.limits import Expression
-from engine.expressions.model import Model
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN, Model, is_absent
 
 FormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka"]
 ValueFormatName = Literal["json", "json_lenient", "avro", "protobuf", "delimited", "string", "bytes", "kafka", "debezium"]
@@ -87,7 +86,6 @@ class KafkaPlace(RecordLocation):
 
     @property
     def topic_name(self) -> str:
-        """See ``RecordLocation``."""
         return self.topic
 
     @property
@@ -105,11 +103,6 @@ def _of_keys(name: Any) -> Any:
         detail = "change events stand in the values, and have their rows' keys: leave `key` out, and say it of `value`"
         raise PydanticCustomError("invalid_value", detail)
     return name
-
-
-def _is_absent(value: Any) -> bool:
-    """Whether a field is left out where a definition is stored and shown: most sources say nothing of it."""
-    return value is None
 
 
 class SideFormat(Model):
@@ -160,25 +153,25 @@ class ValueFormat(SideFormat):
     )
     encoding: Literal["json", "avro"] | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Of debezium: how events are written; absent: json. avro needs `registry`.",
     )
     decimals: Literal["bytes", "text"] | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Of debezium in json: what texts in decimal columns are where an event brings no schema: `bytes` "
         "(decimal.handling.mode=precise) or `text` (string). Without, such events are refused.",
     )
     absent: Annotated[tuple[str, ...], Field(min_length=1, max_length=_MOST_NAMES)] | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Of debezium: declared columns that the database's table need not have: they are null where an event has none of that "
         "name, as events from before a column was added. Without it such events are refused (`column_missing`).",
         examples=[["discount"]],
     )
     source_table: Annotated[tuple[str, ...], Field(min_length=1, max_length=_MOST_NAMES)] | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="Of debezium: the database's tables whose rows are taken, with their schemas; rows of others are refused "
         "(`other_table`). null: all rows of the topic, which has one table unless Debezium's events are routed.",
         examples=[["public.orders"]],
@@ -189,12 +182,10 @@ class ValueFormat(SideFormat):
     )
 
     def side(self, *, has_key: bool) -> Side:
-        """See ``SideFormat``."""
         encoding = (self.encoding or "json") if self.format == CHANGES else None
         return replace(SideFormat.side(self, has_key=has_key), encoding=encoding, decimals=self.decimals)
 
     def ignored(self) -> Iterator[str]:
-        """See ``SideFormat``."""
         yield from ignored(self, self.format, READ)
         if self.encoding == "avro":
             if self.time_unit != "ms":
@@ -255,7 +246,6 @@ class KafkaConnector(ConnectorModel):
     where: Expression | None = Field(default=None, description="Which records are this relation's.")
 
     def location(self, relation: str) -> Location:  # noqa: ARG002 - who names the topic reads it
-        """See ``ConnectorModel``."""
         key = None if self.key is None else self.key.side(has_key=True)
         value = None if self.value is None else self.value.side(has_key=self.value.has_key or key is None)
         place = KafkaPlace(self.topic, self.connection, self.bootstrap, key, value, tuple(self.record_columns.items()))
@@ -266,7 +256,6 @@ class KafkaConnector(ConnectorModel):
 
     @property
     def has_positions(self) -> bool:
-        """See ``ConnectorModel``."""
         return self.value is not None and self.value.format == CHANGES
 
     @property
@@ -282,7 +271,6 @@ class KafkaConnector(ConnectorModel):
         return self.on_lost
 
     def columns_named(self) -> Iterator[tuple[str, str]]:
-        """See ``ConnectorModel``."""
         for place, name in enumerate((self.value and self.value.absent) or ()):
             yield f"/connector/value/absent/{place}", name
 
@@ -291,7 +279,6 @@ class KafkaConnector(ConnectorModel):
         yield "/connector/topic", None
 
     def faults(self) -> Iterator[Problem]:
-        """See ``ConnectorModel``."""
         if not _TOPIC.fullmatch(self.topic) or self.topic in (".", ".."):
             yield Problem(
                 "/connector/topic",
@@ -351,7 +338,6 @@ class KafkaConnector(ConnectorModel):
 
     @classmethod
     def said_by_topic(cls, words: TopicWords) -> Mapping[str, Any]:
-        """See ``ConnectorModel``."""
         value = _FORMATS.get(words.value_format)
         found: dict[str, Any] = {}
         if value is not None:

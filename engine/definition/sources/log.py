@@ -10,7 +10,7 @@ from pydantic import Field
 from engine.definition.sources.connector import LOG_PREFIX, Clause, ConnectorModel, Location, Traits
 from engine.expressions.durations import Duration
 from engine.expressions.limits import Expression
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN
 
 MAX_PARTITIONS = 256
 
@@ -41,11 +41,9 @@ class LogConnector(ConnectorModel):
         return Location(LOG_PREFIX + log_feed, log_feed)
 
     def named(self) -> Iterator[tuple[str, str | None]]:
-        """See ``ConnectorModel``."""
         if self.feed is not None:
             yield "/connector/feed", self.feed
 
     @property
     def test_partitions(self) -> int:
-        """See ``ConnectorModel``."""
         return self.partitions

@@ -18,9 +18,8 @@ from engine.connections.secret_sources import SecretMissing
 from engine.definition.deliveries.delivery import DeliveryModel
 from engine.definition.deliveries.delta import DeltaDelivery
 from engine.deliveries.deliveries import DeliveryContext, DeliveryKind, DeliveryStopped, Result, TargetUnavailable, of_kind
-from engine.deliveries.delivery_root import check_writable
 from engine.deliveries.delta.place import DeltaPlace, place_of, refused, resolved_of
-from engine.deliveries.lake_rows import lake_rows
+from engine.deliveries.lake import check_writable, lake_rows
 from engine.errors import DefinitionInvalid
 
 _NAMES: Final = {
@@ -37,13 +36,7 @@ _PASSING: Final[frozenset[Reason]] = frozenset({"timeout", "unreachable", "refus
 
 
 class DeltaDeliverer:
-    """Implements ``Deliverer``.
-
-    Args:
-        definition: of the delivery.
-        result: the delivered result.
-        place: of the table.
-    """
+    """Implements ``Deliverer``."""
 
     keeps_position: ClassVar[bool] = True
 
@@ -52,16 +45,13 @@ class DeltaDeliverer:
         self._app = f"slackwater-{result.delivery}"
 
     def position(self) -> int | None:
-        """See ``Deliverer``."""
         table = self._table()
         return None if table is None else table.transaction_version(self._app)
 
     def remember(self, position: int) -> bool:  # noqa: ARG002 - what is written here stays
-        """See ``Deliverer``."""
         return False
 
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:
-        """See ``Deliverer``."""
         is_dated = self._definition.partition_by == "date"
         frame = lake_rows(rows, is_table=self._result.is_table, has_date=is_dated)
         table = self._table()

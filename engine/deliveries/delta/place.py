@@ -16,7 +16,7 @@ from engine.connections.secret_sources import SecretMissing
 from engine.connections.stored import Resolved, WrongConnection, load
 from engine.definition.deliveries.delta import DeltaDelivery
 from engine.deliveries.deliveries import DeliveryContext, TargetUnavailable
-from engine.deliveries.delivery_root import directory_of
+from engine.deliveries.lake import directory_of
 from engine.errors import DefinitionInvalid, Problem, SourceUnavailable
 from engine.postgres.postgres import connect
 

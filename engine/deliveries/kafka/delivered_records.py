@@ -9,7 +9,7 @@ from engine.deliveries.deliveries import DeliveryStopped, Result, TargetUnavaila
 from engine.expressions.types.types import Schema
 from engine.formats.avro.schema import full_name_of as avro_name
 from engine.formats.format_list import writer_of
-from engine.formats.json.json_schema import title_of as json_title
+from engine.formats.json.json_writer import title_of as json_title
 from engine.formats.port import RegistryRefused, RegistryUnavailable, SchemaStore, SideConfig, SideName, ValueNotWritable, Writer
 from engine.formats.registry.settings import subject_of
 from engine.records.canonical import OP_UPSERT

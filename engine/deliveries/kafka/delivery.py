@@ -31,9 +31,9 @@ from engine.deliveries.kafka.delivered_records import Records
 from engine.errors import DefinitionInvalid, Problem, SourceUnavailable, UserError
 from engine.formats.port import NO_REGISTRY, FormatInvalid, SchemaStore
 from engine.formats.registry.client import Registry
-from engine.formats.registry.connected import settings_of
+from engine.formats.registry.settings import settings_of
 from engine.postgres.postgres import connect
-from engine.sources.kafka.brokers.bounded_calls import ends_within
+from engine.sources.kafka.brokers.client import ends_within
 
 ANSWER_S: Final = 30.0
 """Limit of one step; the broker keeps a transaction open for ``transaction.timeout.ms``."""
@@ -105,7 +105,6 @@ class KafkaDeliverer:
         self._failed: list[KafkaError] = []
 
     def position(self) -> int | None:
-        """See ``Deliverer``."""
         self.close()
         name = f"slackwater-{self._result.delivery}"
         try:
@@ -126,7 +125,6 @@ class KafkaDeliverer:
         return int(found.offset) if found.offset >= 0 else None
 
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:  # noqa: ARG002 - the broker has it
-        """See ``Deliverer``."""
         self._transact(upto, rows)
 
     def remember(self, position: int) -> bool:
@@ -173,7 +171,6 @@ class KafkaDeliverer:
             self.close()
 
     def close(self) -> None:
-        """See ``Deliverer``."""
         producer, self._producer, self._committed_at_s = self._producer, None, None
         if producer is not None:
             producer.purge()
@@ -239,10 +236,20 @@ class KafkaDeliverer:
             self._failed.append(error)
 
     def _make_topic(self) -> None:
-        if self._definition.create is None:
+        """Make the topic if it does not exist, and the definition says so. Raises KafkaException."""
+        topic, creation = self._definition.topic, self._definition.create
+        if creation is None:
             return
         admin = AdminClient(self._options, logger=silent_logger())
-        make_topic(admin, self._definition, is_table=self._result.is_table)
+        if topic in admin.list_topics(timeout=ANSWER_S).topics:
+            return
+        policy = creation.cleanup_policy or ("compact" if self._result.is_table else "delete")
+        new = NewTopic(topic, creation.partitions, creation.replication, config={"cleanup.policy": policy})
+        try:
+            admin.create_topics([new], operation_timeout=ANSWER_S)[topic].result(ANSWER_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
 
     def _error_of(self, error: KafkaException | BufferError) -> TargetUnavailable | DeliveryStopped:
         found = error.args[0] if error.args else error
@@ -272,11 +279,9 @@ class RepeatingKafkaDeliverer(KafkaDeliverer):
         return None
 
     def remember(self, position: int) -> bool:  # noqa: ARG002 - the topic keeps none
-        """See ``Deliverer``."""
         return False
 
     def deliver(self, rows: pl.DataFrame, start: int, upto: int) -> None:  # noqa: ARG002 - the headers say each number
-        """See ``Deliverer``."""
         if self._producer is None:
             raise TargetUnavailable("the producer is closed; it is made again")
         try:
@@ -297,24 +302,6 @@ class RepeatingKafkaDeliverer(KafkaDeliverer):
             ("slackwater-delivery", str(self._result.delivery).encode()),
             ("slackwater-sequence", str(number).encode()),
         ]
-
-
-def make_topic(admin: AdminClient, definition: KafkaDelivery, *, is_table: bool) -> None:
-    """Make the topic if it does not exist.
-
-    Raises:
-        KafkaException: it cannot be made.
-    """
-    creation = definition.create
-    if creation is None or definition.topic in admin.list_topics(timeout=ANSWER_S).topics:
-        return
-    policy = creation.cleanup_policy or ("compact" if is_table else "delete")
-    new = NewTopic(definition.topic, creation.partitions, creation.replication, config={"cleanup.policy": policy})
-    try:
-        admin.create_topics([new], operation_timeout=ANSWER_S)[definition.topic].result(ANSWER_S)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
 
 
 _QUIET: Final[Mapping[str, Any]] = {

@@ -68,7 +68,7 @@ class Aggregate:
         result_type: from the types of the arguments to the type of the result; refuses types that it does not work on.
         is_undoable: whether a row can be taken out of it again, as an aggregation over a table must (A1). The smallest of a group's
             values, for one, cannot be known once the smallest has gone, unless all are kept.
-        is_growing: whether its result takes more room with every record (``engine.plan.folding``).
+        is_growing: whether its result takes more room with every record (``engine.plan.model``).
         is_of_text: whether it takes its argument as text.
         aliases: further names of the same.
         written: how it is written, where that is not ``name(x)``.

@@ -66,7 +66,7 @@ def of_text(name: str, build: Callable[..., pl.Expr], result: ColumnType) -> Cal
 
 
 def of_values(
-    name: str, function: Callable[..., Any], kinds: Sequence[ColumnType], result: ColumnType, *, takes_null: bool = False
+    name: str, function: Callable[..., Any], kinds: Sequence[ColumnType], result: ColumnType
 ) -> Callable[[Arguments], Operand]:
     """Compile a call of a Python function (``by_value``).
 
@@ -75,12 +75,11 @@ def of_values(
         function: gets the arguments' values.
         kinds: what each argument is, as in ``given``; the last one is that of all behind it, too.
         result: type of what it returns.
-        takes_null: it is called for NULLs, too.
     """
 
     def compiled(arguments: Arguments) -> Operand:
         expected = chain(kinds, repeat(kinds[-1]))
         parts = [given(name, argument, kind) for argument, kind in zip(arguments, expected, strict=False)]
-        return by_value(function, parts, result, takes_null=takes_null)
+        return by_value(function, parts, result)
 
     return compiled

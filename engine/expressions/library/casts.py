@@ -12,8 +12,8 @@ from engine.expressions.documented import Example
 from engine.expressions.library.arguments import written_text
 from engine.expressions.library.by_value import by_value
 from engine.expressions.library.entry import Arguments, Function
-from engine.expressions.library.numbers.numerals import of_double
-from engine.expressions.library.times.partial_times import date_of, time_of, timestamp_of
+from engine.expressions.library.json.json_values import of_double
+from engine.expressions.library.times.time_parsing import date_of, time_of, timestamp_of
 from engine.expressions.types.types import BOOLEAN, STRING, ColumnType, Kind, parse_type
 from engine.expressions.values.evaluation_errors import Gaps
 from engine.expressions.values.once import once

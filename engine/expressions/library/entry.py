@@ -52,7 +52,6 @@ class Function:
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """Its arguments in order."""
         return arguments_of(self.takes)
 
     @property

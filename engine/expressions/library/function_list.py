@@ -11,20 +11,19 @@ NULLs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from engine.expressions.library.casts import CASTS
 from engine.expressions.library.choosing import CHOOSING
 from engine.expressions.library.entry import Function
 from engine.expressions.library.json.json_texts import JSON_TEXTS
-from engine.expressions.library.lambdas import LAMBDAS
 from engine.expressions.library.nested.arrays import ARRAYS
-from engine.expressions.library.nested.combinations import COMBINATIONS
 from engine.expressions.library.nested.maps import MAPS
-from engine.expressions.library.nested.mixed_arrays import MIXED_ARRAYS
-from engine.expressions.library.numbers.angles import ANGLES
+from engine.expressions.library.nested.more_arrays import COMBINATIONS, LAMBDAS, MIXED_ARRAYS
+from engine.expressions.library.numbers.angles import ANGLES, PLACES
 from engine.expressions.library.numbers.numbers import NUMBERS
 from engine.expressions.library.numbers.rounding import ROUNDING
-from engine.expressions.library.places import PLACES
 from engine.expressions.library.texts.binary import BINARY
 from engine.expressions.library.texts.masks import MASKS
 from engine.expressions.library.texts.more_texts import MORE_TEXTS
@@ -111,3 +110,26 @@ ELSEWHERE: Mapping[str, str] = {**_ADVICE, **{name: function.name for function i
 """Names that other systems have → ours, or what to write instead."""
 KSQLDB: Mapping[str, str] = {name: function.name for function in _LIST for name in function.ksqldb}
 """Names of ksqlDB, in capital letters → the entry that a call means in the dialect ksqldb. What is not here that dialect does not know."""
+
+
+EXPLODE: Final = "explode"
+"""Makes rows, as many of a record as an array has elements. Only ``select`` takes it (``engine.plan.building.exploding``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFunction:
+    """One of them, documented."""
+
+    form: str
+    result: str
+    doc: str
+
+
+TABLE_FUNCTIONS: Final[Sequence[TableFunction]] = (
+    TableFunction(
+        f"{EXPLODE}(x: array)",
+        "type of the elements",
+        "A row for each element, in order; what else is selected stands in each of them. Several give one row per place together, NULL where an "
+        "array has ended. Empty arrays and NULL give no row. In `select` of a stream that is not grouped, also inside other expressions.",
+    ),
+)

@@ -134,6 +134,12 @@ class ColumnType:
         parts = (self.element, self.key, self.value, *(field for _, field in self.fields))
         return tuple(part for part in parts if part is not None)
 
+    def walk(self) -> Iterator[ColumnType]:
+        """Yield this type and all inside."""
+        yield self
+        for part in self.inner:
+            yield from part.walk()
+
     @property
     def shape(self) -> tuple[str, tuple[str, ...]]:
         """What two nested types have in common whose parts can be brought to one type: the kind, and the names of a struct's fields."""
@@ -163,11 +169,6 @@ class ColumnType:
         return 1 + sum(field.places for _, field in self.fields)
 
 
-def scalar(kind: ScalarKind) -> ColumnType:
-    """Return the type of a kind that needs no parameters."""
-    return ColumnType(kind)
-
-
 def decimal(precision: int, scale: int) -> ColumnType:
     """Return ``decimal(precision, scale)``.
 
@@ -191,8 +192,9 @@ def _written(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
 
-BOOLEAN, INT, BIGINT, DOUBLE = scalar("boolean"), scalar("int"), scalar("bigint"), scalar("double")
-STRING, BYTES, DATE, TIME, TIMESTAMP = scalar("string"), scalar("bytes"), scalar("date"), scalar("time"), scalar("timestamp")
+BOOLEAN, INT, BIGINT, DOUBLE = ColumnType("boolean"), ColumnType("int"), ColumnType("bigint"), ColumnType("double")
+STRING, BYTES = ColumnType("string"), ColumnType("bytes")
+DATE, TIME, TIMESTAMP = ColumnType("date"), ColumnType("time"), ColumnType("timestamp")
 
 
 def parse_type(text: str) -> ColumnType:
@@ -353,7 +355,6 @@ class Schema:
 
     @property
     def types(self) -> tuple[ColumnType, ...]:
-        """Column types in order."""
         return tuple(column for _, column in self.columns)
 
     @cached_property

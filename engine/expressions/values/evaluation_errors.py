@@ -98,12 +98,7 @@ class Gaps:
             self.add("cast_failed", value.expr.is_not_null() & result.expr.is_null())
 
     def of(self, result: Operand, columns: Iterable[str]) -> tuple[Gap, ...]:
-        """Return the gaps of the whole expression; of very many one that stands for all: NULL, and no column is.
-
-        Args:
-            result: the expression.
-            columns: what it reads.
-        """
+        """Return the gaps of the whole expression; of very many one that stands for all: NULL, and no column is."""
         if len(self.found) <= MAX_GAPS:
             return tuple(self.found)
         is_given = pl.all_horizontal([pl.col(name).is_not_null() for name in columns] or [pl.lit(value=True)])

@@ -27,8 +27,7 @@ from engine.expressions.types.types import BOOLEAN, STRING, ColumnType, Schema
 from engine.expressions.values.compiling import Compiling, Scalar
 from engine.expressions.values.evaluation_errors import GapReason
 from engine.expressions.values.exploding import I64, Bools, Exploded, exploded, folded
-from engine.expressions.values.nested import of_last_keys
-from engine.expressions.values.nested_types import array_of, map_of
+from engine.expressions.values.nested import array_of, map_of, of_last_keys
 from engine.expressions.values.once import repeated
 from engine.expressions.values.operands import ExpressionInvalid, Operand, coerce, common_type
 from engine.expressions.values.rebuilding import KEY, VALUE

@@ -6,19 +6,50 @@ means nothing. They have no order among each other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import polars as pl
 
 from engine.expressions.suggestions import hint
-from engine.expressions.types.types import BIGINT, STRING, ColumnType
+from engine.expressions.types.types import BIGINT, MAX_TYPE_CHARS, MAX_TYPE_NESTING, STRING, ColumnType, check_field_name
 from engine.expressions.values.compiling import Compiling
-from engine.expressions.values.nested_types import array_of, map_of, struct_of
 from engine.expressions.values.once import once, repeated
 from engine.expressions.values.operands import ExpressionInvalid, Operand, coerce, coerce_all
 from engine.expressions.values.rebuilding import KEY, VALUE, entries, rebuilt
 from engine.sql.tree import ArrayOf, Element, Field, MapOf, StructOf
+
+
+def array_of(element: ColumnType) -> ColumnType:
+    """Return ``array<element>``. Raises ExpressionInvalid where it is too large a type."""
+    return _bounded(ColumnType("array", element=element))
+
+
+def map_of(value: ColumnType) -> ColumnType:
+    """Return ``map<string,value>``. Raises ExpressionInvalid where it is too large a type."""
+    return _bounded(ColumnType("map", key=STRING, value=value))
+
+
+def struct_of(fields: Iterable[tuple[str, ColumnType]]) -> ColumnType:
+    """Return ``struct<name:type,...>``. Raises ExpressionInvalid for a name that no field can have, or twice, and for too large a type."""
+    listed = tuple(fields)
+    for place, (name, _) in enumerate(listed):
+        try:
+            check_field_name(name)
+        except ValueError as error:
+            raise ExpressionInvalid("type_mismatch", str(error)) from error
+        if any(name == taken for taken, _ in listed[:place]):
+            raise ExpressionInvalid("type_mismatch", f"the struct has two fields {name!r}")
+    return _bounded(ColumnType("struct", fields=listed))
+
+
+def _bounded(made: ColumnType) -> ColumnType:
+    if made.depth > MAX_TYPE_NESTING:
+        raise ExpressionInvalid("type_mismatch", f"a type may be nested {MAX_TYPE_NESTING} deep")
+    if len(str(made)) > MAX_TYPE_CHARS:
+        raise ExpressionInvalid("type_mismatch", f"a type is longer than {MAX_TYPE_CHARS} characters")
+    return made
+
 
 NO_ORDER = "has no order, so it can only be equal or not; compare what is inside"
 NO_KEY = "which cannot be a key: the entries of a map have no order; use single values of it, or entries(map, TRUE)"

@@ -78,7 +78,6 @@ class Operand:
 
     @property
     def is_null(self) -> bool:
-        """Whether this is a bare NULL."""
         return self.type is None
 
     @property
@@ -88,12 +87,10 @@ class Operand:
 
 
 def null() -> Operand:
-    """Return a bare NULL."""
     return Operand(pl.lit(None), None)
 
 
 def text_literal(value: str) -> Operand:
-    """Return a string literal."""
     return Operand(pl.lit(value, dtype=pl.String), STRING, value)
 
 

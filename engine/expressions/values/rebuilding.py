@@ -58,5 +58,4 @@ def rebuilt(
 
 
 def entries(key: pl.Expr, value: pl.Expr) -> pl.Expr:
-    """Return the entries of a map."""
     return pl.struct(key.alias(KEY), value.alias(VALUE))

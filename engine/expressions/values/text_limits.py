@@ -25,11 +25,7 @@ def text_bytes(column: pl.Series) -> I64:
 
 
 class Room:
-    """What may still be made for each record: ``MAX_TEXT_BYTES``, and as much as its elements hold.
-
-    Args:
-        given: the elements.
-    """
+    """What may still be made for each record: ``MAX_TEXT_BYTES``, and as much as its elements hold."""
 
     def __init__(self, given: Exploded) -> None:
         self._left = MAX_TEXT_BYTES + text_bytes(given.lists)
@@ -55,12 +51,7 @@ class Room:
 
 
 def is_cut(lists: pl.Series, made: pl.Series) -> pl.Series:
-    """Return where lists that were made lack values that had no room: those before their last value fill it.
-
-    Args:
-        lists: what they were made of.
-        made: with as many elements, or null.
-    """
+    """Return where lists that were made lack values that had no room: those before their last value fill it."""
     before_last = text_bytes(made) - text_bytes(made.list.last())
     return pl.Series(before_last >= MAX_TEXT_BYTES + text_bytes(lists))
 

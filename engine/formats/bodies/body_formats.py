@@ -15,10 +15,9 @@ from engine.formats.avro.reader import AvroReader
 from engine.formats.bodies.bodies import JSON_TYPES, LINE_TYPES
 from engine.formats.bodies.framing import json_values, length_delimited, lines, whole
 from engine.formats.debezium.absent import ABSENT, unforgiven
+from engine.formats.debezium.fields import DebeziumSettings, Decimals
 from engine.formats.debezium.positions import TABLE
 from engine.formats.debezium.reader import DebeziumReader
-from engine.formats.debezium.settings import DebeziumSettings, Decimals
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.format_list import reader_of
 from engine.formats.json.json_records import BodyMalformed, check_width
 from engine.formats.port import NO_REGISTRY, FormatInvalid, Read, SchemaStore, SideConfig
@@ -27,7 +26,7 @@ from engine.formats.shapes import SchemaNotRead
 from engine.frames.position_columns import COMMITTED, IS_EXACT, ORIGIN, POSITION
 from engine.plan.model import RelationSchema
 from engine.records.canonical import MAX_RECORD_BYTES, reject_rows
-from engine.records.excerpts import excerpts_of
+from engine.records.excerpts import excerpt_of_bytes, excerpts_of
 
 BINARY: Final = "application/octet-stream"
 _JSON: Final = (*JSON_TYPES, *LINE_TYPES)
@@ -105,12 +104,6 @@ def option_faults(asked: BodyOptions) -> Iterator[FormatInvalid]:
 
 def read_posted(body: bytes, asked: BodyOptions, relation: RelationSchema, store: SchemaStore = NO_REGISTRY) -> Posted:
     """Read a body.
-
-    Args:
-        body: the bytes.
-        asked: its parameters, checked.
-        relation: the target of the append.
-        store: the registry that it names.
 
     Raises:
         FormatInvalid: the format does not fit the relation.

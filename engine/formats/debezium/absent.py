@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from engine.expressions.types.types import ColumnType
 from engine.formats.avro.reader import schema_of
+from engine.formats.debezium.fields import DebeziumSettings
 from engine.formats.debezium.json_members import BYTE_ORDER_MARK, member_names, members
-from engine.formats.debezium.settings import DebeziumSettings
 from engine.formats.port import SchemaStore, SchemaUnknown
 from engine.formats.registry.wire import HEADER, split_by_schema
 from engine.formats.shapes import SchemaNotRead

@@ -14,8 +14,8 @@ import polars as pl
 from polars.datatypes import DataTypeClass
 
 from engine.expressions.types.types import Schema
+from engine.formats.debezium.fields import SOURCE
 from engine.formats.debezium.positions import is_misplaced, positions_of, without_older
-from engine.formats.debezium.settings import SOURCE
 from engine.formats.port import Read
 from engine.frames.nesting import structs_from
 from engine.records.canonical import reject_rows
@@ -202,12 +202,7 @@ _NUMBERS: Final = ",".join(str(byte) for byte in _BYTES)
 
 
 def is_unavailable(row: pl.DataType, side: str) -> pl.Expr:
-    """Say whether a field of a row is no value: a text, its bytes, or an array of it. Arrays of numbers hold it byte by byte.
-
-    Args:
-        row: the type of the rows.
-        side: the column that has them.
-    """
+    """Say whether a field of a row is no value: a text, its bytes, or an array of it. Arrays of numbers hold it byte by byte."""
     fields = row.to_schema() if isinstance(row, pl.Struct) else {}
     found = [_is(pl.col(side).struct.field(name), dtype) for name, dtype in fields.items()]
     said = [each for each in found if each is not None]

@@ -12,10 +12,9 @@ from engine.expressions.types.types import ColumnType
 from engine.formats.avro.meanings import CONNECT_NAMES
 from engine.formats.avro.reader import convert_rows
 from engine.formats.bisecting import UndecodablePayload, read_bisecting
-from engine.formats.debezium.fields import schema_fields
+from engine.formats.debezium.fields import SOURCE, DebeziumSettings, schema_fields
 from engine.formats.debezium.json_members import Span, form_of, members
 from engine.formats.debezium.json_splitting import Bodies, split
-from engine.formats.debezium.settings import SOURCE, DebeziumSettings
 from engine.formats.json.json_records import ARROW, arrow_table
 from engine.formats.port import Read
 from engine.formats.registry.wire import at_places, rejoined

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import polars as pl
 
 from engine.formats.debezium.json_members import BYTE_ORDER_MARK, members
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.records.canonical import empty_rejects, reject_rows
+from engine.records.excerpts import excerpt_of_bytes
 
 _MAX_BEGINNINGS: Final = 64
 """The most different beginnings of one batch that are searched in the bytes, and the most schemas in it."""

@@ -10,12 +10,12 @@ from polars.exceptions import PolarsError
 
 from engine.expressions.types.types import ColumnType
 from engine.formats.bisecting import UndecodablePayload
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.json.nested_json import json_texts
 from engine.formats.port import FormatInvalid, Read, Reader, SchemaStore, SideConfig, Writer
 from engine.frames.byte_texts import texts_of
 from engine.records.canonical import expected, reject_rows
 from engine.records.conform import conform
+from engine.records.excerpts import excerpt_of_bytes
 
 REASON: Final = "malformed_delimited"
 _Bad = list[tuple[int, str, str, str]]

@@ -42,7 +42,6 @@ class Holed:
     """Bytes of which some are known to be U+0000 without reading them, as in a sparse file: no record ends there."""
 
     def __call__(self, start: int, end: int) -> bytes:
-        """See ``Read``."""
         raise NotImplementedError
 
     def behind_hole(self, at: int, end: int) -> int:
@@ -235,7 +234,6 @@ class _Block:
         return own
 
     def misplaced(self, is_inside: bool) -> Ends:
-        """Return the misplaced quotes."""
         if not len(self.quotes):
             return self.quotes
         is_fit = self._may_close.copy() if is_inside else self._may_open.copy()

@@ -13,16 +13,14 @@ import polars as pl
 
 from engine.definition.relations import EventTimeUnit
 from engine.expressions.types.types import BIGINT, TIMESTAMP, Schema
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.json.byte_words import I64, MARGIN
 from engine.formats.json.json_reading import JsonReader
 from engine.formats.json.json_records import known_names, parse_lines, parse_objects
 from engine.formats.port import Read, Reader, SchemaStore, SideConfig
-from engine.formats.registry.unifying import cast_part
-from engine.formats.registry.wire import at_places, read_by_schema, rejoined
+from engine.formats.registry.wire import at_places, cast_part, read_by_schema, rejoined
 from engine.plan.model import RelationSchema
 from engine.records.canonical import empty_rejects, reject_rows
-from engine.records.excerpts import excerpts_of
+from engine.records.excerpts import excerpt_of_bytes, excerpts_of
 
 REASON: Final = "malformed_json"
 _US_PER: Final[dict[EventTimeUnit, int]] = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
@@ -94,7 +92,6 @@ class RegisteredJsonReader:
 
 
 def json_reader(config: SideConfig, _store: SchemaStore) -> Reader:
-    """Return the strict reader."""
     inner = JsonSideReader(config)
     return RegisteredJsonReader(inner, config.columns) if config.has_registry else inner
 

@@ -191,7 +191,7 @@ def _scalars(name: str, values: Sequence[Any], declared: ColumnType) -> Conforme
 def _series(name: str, values: Sequence[Any], kind: type, declared: ColumnType) -> pl.Series:
     """Build a column of one Python type; values that it cannot hold (huge integers, lone surrogates) become null."""
     if declared.kind == "double" and kind is not float:
-        return pl.Series(name, [None if value is None else _double_of(value) for value in values], dtype=pl.Float64)
+        return pl.Series(name, [None if value is None else double_of(value) for value in values], dtype=pl.Float64)
     if kind is Decimal:
         return pl.Series(name, [None if value is None else _digits_of(value) for value in values], dtype=pl.String)
     dtype = _DTYPES[kind]
@@ -203,7 +203,7 @@ def _series(name: str, values: Sequence[Any], kind: type, declared: ColumnType) 
         return pl.Series(name, [value if value is None or _is_holdable(value) else None for value in values], dtype=dtype)
 
 
-def _double_of(value: int | Decimal) -> float:
+def double_of(value: float | Decimal) -> float:
     try:
         return float(value)
     except OverflowError:

@@ -3,26 +3,62 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import polars as pl
 from polars.exceptions import PolarsError
 
-from engine.definition.record_formats import JSON
-from engine.expressions.types.types import ColumnType
-from engine.formats.lenient.json_text import json_text
-from engine.formats.lenient.lenient import Reader, field_of, or_null, reader
-from engine.formats.lenient.model import Codec, Decoded, Layout, Payload, Unreadable
-from engine.formats.lenient.plain_values import plain_column
+from engine.definition.record_formats import DEFAULT_DELIMITER
+from engine.expressions.types.types import ColumnType, Schema
+from engine.formats.lenient.lenient import Reader, Unreadable, field_of, json_text, or_null, reader
+
+Payload = bytes | None
+"""A key or a value in a topic; None: the record has none."""
 
 _EXACT_KINDS = ("decimal", "string")
 """Kinds for which a number's digits count, not its double."""
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The layout of a topic's keys, or of its values.
+
+    Attributes:
+        columns: in the order of the topic.
+        is_wrapped: a single column is inside an object; several always are.
+        delimiter: between columns, for formats that have one.
+    """
+
+    columns: Schema
+    is_wrapped: bool = True
+    delimiter: str = DEFAULT_DELIMITER
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether the one column has no object around it."""
+        return len(self.columns) == 1 and not self.is_wrapped
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Decoded payloads.
+
+    Attributes:
+        columns: by name, each with one value for each payload: null if there is none, or it cannot be read.
+        is_absent: which payloads are None, or empty: a key that is null, a tombstone.
+        faults: place of an unreadable payload → why.
+    """
+
+    columns: dict[str, pl.Series]
+    is_absent: list[bool]
+    faults: Mapping[int, str]
+
+
 def decode(payloads: Sequence[Payload], layout: Layout) -> Decoded:
-    """Read payloads; see ``Codec``."""
+    """Read payloads. Only JSON that no type of a column accepts is a fault."""
     faults: dict[int, str] = {}
     is_exact = any(_is_exact(declared) for declared in layout.columns.types)
     decoder = json.JSONDecoder(parse_float=Decimal if is_exact else None, parse_constant=_refused)
@@ -38,18 +74,6 @@ def decode(payloads: Sequence[Payload], layout: Layout) -> Decoded:
         for name, declared in layout.columns.items()
     }
     return Decoded(columns, is_absent, faults)
-
-
-def encode(frame: pl.DataFrame, layout: Layout) -> list[Payload]:
-    """Write rows; see ``Codec``. A single bare null is no payload."""
-    columns = [plain_column(frame.get_column(name), declared) for name, declared in layout.columns.items()]
-    if layout.is_bare:
-        return [None if value is None else json_text(value).encode() for value in columns[0]]
-    names = [json_text(name) + ":" for name in layout.columns.names]
-    rows = zip(*columns, strict=True) if columns else (() for _ in range(frame.height))
-    return [
-        ("{" + ",".join(name + json_text(value) for name, value in zip(names, row, strict=True)) + "}").encode() for row in rows
-    ]
 
 
 def _loaded(payload: Payload, place: int, faults: dict[int, str], decoder: json.JSONDecoder) -> Any:
@@ -83,9 +107,6 @@ def _record(value: Any, place: int, faults: dict[int, str]) -> dict[str, Any]:
 def _is_exact(declared: ColumnType) -> bool:
     inside = (declared.element, declared.value, *(field for _, field in declared.fields))
     return declared.kind in _EXACT_KINDS or any(_is_exact(each) for each in inside if each is not None)
-
-
-JSON_CODEC = Codec(JSON, decode, encode)
 
 
 _CLEAN: Final[dict[str, frozenset[type]]] = {

@@ -13,21 +13,23 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import math
 import re
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, DecimalException
 from typing import Any, Final
 
+from engine.expressions.library.json.json_values import of_double
 from engine.expressions.types.types import ColumnType
-from engine.formats.lenient.json_text import json_text
-from engine.formats.lenient.model import Unreadable
-from engine.formats.lenient.plain_values import EPOCH, FIRST_DAY
+from engine.formats.json.json_values import MAX_ZEROS, double_of
 
 Reader = Callable[[Any], Any]
 """Takes a JSON value, not null; returns a value for Polars. Raises Unreadable."""
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_DAY: Final = date(1970, 1, 1)
 _DAY_MS: Final = 86_400_000
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _DOUBLE: Final = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[dDfF]?")
@@ -37,6 +39,13 @@ _EXACT: Final = Context(prec=80)
 
 _MOST: Final = 10**40
 """No type of whole numbers holds this value."""
+
+
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class Unreadable(ValueError):
+    """A value does not fit its type, even with leniency. The text shows the value and the type."""
 
 
 def reader(declared: ColumnType) -> Reader:
@@ -57,6 +66,31 @@ def reader(declared: ColumnType) -> Reader:
             return lambda value: fitting(_digits(value, declared), precision, scale)
         case _:
             return LEAVES[declared.kind]
+
+
+def json_text(value: Any) -> str:
+    """Write a plain value as JSON, without spaces: decimals keep their digits, which the standard encoder cannot write.
+
+    A decimal with very many zeros is written with an exponent: a few bytes of JSON can stand for a number whose digits fill the memory.
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _quoted(value)
+        case int():
+            return str(value)
+        case Decimal():
+            return format(value, "f") if abs(value.adjusted()) <= MAX_ZEROS else str(value)
+        case float():
+            return of_double(value) if math.isfinite(value) else _quoted(of_double(value))
+        case dict():
+            return "{" + ",".join(f"{_quoted(name)}:{json_text(each)}" for name, each in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(json_text, value)) + "]"
+    raise TypeError(f"{type(value).__name__} is no value of JSON")
 
 
 def _key(entry: tuple[str, Any]) -> str:
@@ -132,17 +166,10 @@ def _whole(value: Any, kind: str) -> int:
 
 def _double(value: Any) -> float:
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
-        return _nearest(value)
+        return double_of(value)
     if isinstance(value, str) and _DOUBLE.fullmatch(value.strip()):
         return float(value.strip().rstrip("dDfF"))
     raise _not(value, "double")
-
-
-def _nearest(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 def _digits(value: Any, declared: ColumnType) -> Decimal:
@@ -181,7 +208,7 @@ def _bytes(value: Any) -> bytes:
 
 def _date(value: Any) -> date:
     try:
-        return FIRST_DAY + timedelta(days=_whole(value, "date"))
+        return _FIRST_DAY + timedelta(days=_whole(value, "date"))
     except OverflowError:
         raise Unreadable(f"the day {value} is not in the years 1 to 9999") from None
 
@@ -190,12 +217,12 @@ def _time(value: Any) -> time:
     ms = _whole(value, "time")
     if not 0 <= ms < _DAY_MS:
         raise Unreadable(f"a time is 0 to {_DAY_MS - 1} ms of the day, not {ms}")
-    return (EPOCH + timedelta(milliseconds=ms)).time()
+    return (_EPOCH + timedelta(milliseconds=ms)).time()
 
 
 def _timestamp(value: Any) -> datetime:
     try:
-        return EPOCH + timedelta(milliseconds=_whole(value, "timestamp"))
+        return _EPOCH + timedelta(milliseconds=_whole(value, "timestamp"))
     except OverflowError:
         raise Unreadable(f"{value} ms is not in the years 1 to 9999") from None
 

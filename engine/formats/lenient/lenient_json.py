@@ -1,7 +1,7 @@
 """Reads JSON as ksqlDB does (``formats.lenient``): records that need no leniency as columns, the others one by one.
 
-The rules of leniency exist once, in the codec that reads one by one. This module only finds records so plain that strict reading gives
-the same result: those of a few layouts (``json_rows``), and of the rest those that Arrow's strict reader accepts. The codec reads all
+The rules of leniency exist once, in ``json_format``, which reads one by one. This module only finds records so plain that strict reading gives
+the same result: those of a few layouts (``json_rows``), and of the rest those that Arrow's strict reader accepts. ``json_format`` reads all
 others.
 """
 
@@ -15,20 +15,19 @@ import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import ColumnType
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.json.byte_words import I64, ByteWords, Mask
 from engine.formats.json.json_layout import read_values
 from engine.formats.json.json_reader import RegisteredJsonReader, are_lines, stacked
 from engine.formats.json.json_rows import FEW_ROWS, JsonRows, LayoutRecords
-from engine.formats.lenient.json_format import JSON_CODEC
+from engine.formats.lenient.json_format import Layout, decode
 from engine.formats.lenient.lenient import field_of
-from engine.formats.lenient.model import Layout
 from engine.formats.lenient.strict_objects import read_objects
 from engine.formats.port import Read, Reader, SchemaStore, SideConfig
 from engine.formats.registry.wire import at_places, rejoined
 from engine.frames.byte_texts import is_utf8, texts_of
 from engine.records.canonical import empty_rejects, reject_rows
 from engine.records.conform import conform, nulls
+from engine.records.excerpts import excerpt_of_bytes
 from engine.records.scalars import FIRST_DAY, LAST_DAY
 
 _TEXTS: Final = frozenset({"string", "bytes"})
@@ -81,7 +80,7 @@ class LenientJsonReader:
     def read_one_by_one(self, payloads: pl.Series) -> Read:
         """Read records with full leniency. ``read`` gives the same result."""
         texts = payloads.to_list()
-        found = JSON_CODEC.decode(texts, self._layout)
+        found = decode(texts, self._layout)
         bad = [(place, "wrong_type", why, excerpt_of_bytes(texts[place])) for place, why in sorted(found.faults.items())]
         raw = pl.DataFrame([*found.columns.values(), pl.int_range(len(texts), dtype=pl.Int64, eager=True).alias("_offset")])
         return Read(raw.filter(~pl.col("_offset").is_in(list(found.faults))) if bad else raw, reject_rows(bad))
@@ -195,6 +194,5 @@ _BOUNDS: Final = {
 
 
 def lenient_json_reader(config: SideConfig, _store: SchemaStore) -> Reader:
-    """Return the lenient reader."""
     inner = LenientJsonReader(config)
     return RegisteredJsonReader(inner, config.columns) if config.has_registry else inner

@@ -11,7 +11,6 @@ import polars as pl
 from engine.expressions.types.types import Schema
 from engine.formats.avro.reader import convert_rows
 from engine.formats.bisecting import UndecodablePayload, read_bisecting
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.port import FormatInvalid, Read, Reader, RegisteredSchema, SchemaStore, SideConfig
 from engine.formats.protobuf.compiling import compile_proto
 from engine.formats.protobuf.payloads import MessageReader
@@ -19,6 +18,7 @@ from engine.formats.protobuf.schema import MessageSchema, message_of, parse_mess
 from engine.formats.registry.wire import PayloadsOfSchema, at_places, read_by_schema, rejoined, text_of
 from engine.formats.shapes import SchemaNotRead
 from engine.records.canonical import empty_rejects, reject_rows
+from engine.records.excerpts import excerpt_of_bytes
 
 REASON: Final = "malformed_protobuf"
 _MAX_PATH: Final = 32

@@ -46,7 +46,6 @@ class Registry:
         self._registered: OrderedDict[tuple[str, SchemaKind, str], int] = OrderedDict()
 
     def by_number(self, number: int) -> RegisteredSchema:
-        """See ``SchemaStore``."""
         with self._lock:
             known = self._schemas.get(number)
             if known is not None:
@@ -69,7 +68,6 @@ class Registry:
         return self._keep(self._schema(self._body_of(answer), None))
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """See ``SchemaStore``."""
         wanted = (subject, schema.kind, schema.text)
         with self._lock:
             number = self._registered.get(wanted)
@@ -78,11 +76,9 @@ class Registry:
         if schema.references:
             raise RegistryRefused(f"the schema of {subject} refers to others; register it there, and take it by its subject")
         body = {"schema": schema.text} | ({} if schema.kind == "AVRO" else {"schemaType": schema.kind})
-        path = f"/subjects/{_quoted(subject)}" + ("/versions" if self._settings.is_registering else "")
-        answer = self._http.ask("POST", path, body)
+        answer = self._http.ask("POST", f"/subjects/{_quoted(subject)}/versions", body)
         if answer.status != 200:
-            hint = "" if self._settings.is_registering else "; register it, or let the registry setting `register` be true"
-            raise RegistryRefused(f"the schema registry refuses the schema of {subject} ({answer.status}): {answer.says}{hint}")
+            raise RegistryRefused(f"the schema registry refuses the schema of {subject} ({answer.status}): {answer.says}")
         number = _number(self._body_of(answer))
         with self._lock:
             self._registered[wanted] = number

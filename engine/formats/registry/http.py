@@ -150,18 +150,11 @@ class RegistryHttp:
             return self._client
 
     def _connect(self) -> httpx.Client:
-        settings = self._settings
-        headers = dict(settings.headers)
-        if settings.token is not None:
-            headers["Authorization"] = f"Bearer {settings.token}"
-        auth = None if settings.user is None else httpx.BasicAuth(settings.user, settings.password or "")
-        is_secure = any(url.startswith("https:") for url in settings.urls)
-        context = settings.context or settings.tls.context() if is_secure else None
         return httpx.Client(
-            auth=settings.auth or auth,
-            headers=headers,
-            timeout=settings.timeout_seconds,
-            transport=BoundedTransport(context, _MOST_CONNECTIONS),
+            auth=self._settings.auth,
+            headers=dict(self._settings.headers),
+            timeout=self._settings.timeout_seconds,
+            transport=BoundedTransport(self._settings.context, _MOST_CONNECTIONS),
             follow_redirects=False,
             trust_env=False,  # a proxy of the environment would see the credentials
         )

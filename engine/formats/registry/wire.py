@@ -5,7 +5,7 @@ Payloads are separated in whole columns: those of one schema are read together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.expressions.types.types import Schema
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.port import Read, RegisteredSchema, SchemaKind, SchemaUnknown
-from engine.formats.registry.unifying import unify_parts
 from engine.formats.shapes import SchemaNotRead
-from engine.records.canonical import empty_rejects, reject_rows
+from engine.records.canonical import empty_rejects, expected, reject_rows
+from engine.records.conform import conform
+from engine.records.excerpts import excerpt_of_bytes, excerpts_of
 
 HEADER: Final = 5
 _MAGIC: Final = b"\x00"
@@ -137,3 +137,37 @@ def _unframed(place: int, payload: bytes) -> tuple[int, str, str, str]:
     else:
         detail = f"the first byte is {payload[0]} and not 0: the record was not written with a schema registry"
     return place, "no_schema_id", detail, excerpt_of_bytes(payload)
+
+
+def unify_parts(parts: Sequence[Read], columns: Schema) -> list[Read]:
+    """Return the parts with one type for each column, if parts have different types for it."""
+    types: dict[str, set[pl.DataType]] = {}
+    for part in parts:
+        if part.raw.height:
+            for name, dtype in part.raw.schema.items():
+                types.setdefault(name, set()).add(dtype)
+    different = [name for name, found in types.items() if len(found) > 1 and name in columns]
+    return [cast_part(part, columns.select(different)) for part in parts] if different else list(parts)
+
+
+def cast_part(part: Read, columns: Schema) -> Read:
+    """Convert columns to their declared types; a row with a value that does not fit is a reject."""
+    raw, rejects = part
+    good = pl.repeat(value=True, n=raw.height, dtype=pl.Boolean, eager=True)
+    rows: list[tuple[int, str, str, str]] = []
+    columns_now = []
+    for name, declared in columns.items():
+        if name not in raw.columns:
+            continue
+        values, bad = conform(raw.get_column(name), declared)
+        columns_now.append(values)
+        if bad is not None:
+            new = bad & good
+            places, texts = raw.get_column("_offset").filter(new).to_list(), excerpts_of(raw.filter(new).drop("_offset"))
+            detail = f"column {name!r} must be {expected(declared)}"
+            rows += [(place, "wrong_type", detail, text) for place, text in zip(places, texts, strict=True)]
+            good &= ~new
+    raw = raw.with_columns(columns_now)
+    if not rows:
+        return Read(raw, rejects)
+    return Read(raw.filter(good), pl.concat([rejects, reject_rows(rows)]).sort("offset"))

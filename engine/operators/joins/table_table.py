@@ -16,7 +16,7 @@ from engine.frames.places import apart, ordinals
 from engine.operators.joins.table_history import complete_results
 from engine.operators.joins.table_sides import Changes, JoinSide, Results, SideBatch, SideReads, has_result, merged_order
 from engine.operators.operators import BatchTime, Operator, OperatorOutput, row_clock, row_numbers
-from engine.plan.building.table_joins import joined_schema
+from engine.plan.building.join_keys import joined_schema
 from engine.plan.operators.table_table_join import TableTableJoin
 from engine.state.segments.ports import SegmentStore
 

@@ -14,8 +14,7 @@ from engine.operators.rescale.segments import LATEST, moved
 from engine.operators.rescale.shares import Shares, Source
 from engine.operators.rows.conflicts import inputs_by_conflict
 from engine.operators.tasks.task import STATE_FORMAT, check_format
-from engine.plan.model import Input, Plan, Stage
-from engine.plan.task_keys import followed_keys, input_key
+from engine.plan.model import Input, Plan, Stage, followed_keys, input_key
 from engine.state.segments.ports import SegmentStore
 
 

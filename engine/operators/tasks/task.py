@@ -45,8 +45,7 @@ from engine.operators.tasks.order import UPSTREAM, BatchOrder, Slice, placed
 from engine.operators.tasks.progress import FeedProgress, PartitionProgress
 from engine.operators.tasks.replay import OPERATOR, replayed_rows
 from engine.plan.lateness import gauges_of
-from engine.plan.model import Plan, Stage
-from engine.plan.task_keys import input_key, task_key
+from engine.plan.model import Plan, Stage, input_key, task_key
 from engine.plan.times import clocks_before
 from engine.state.segments.ports import SegmentStore
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from engine.definition.problems import pointer_of
-from engine.expressions.library.table_functions import EXPLODE
+from engine.expressions.library.function_list import EXPLODE
 from engine.expressions.syntax import parse, render
 from engine.expressions.types.types import Schema
 from engine.expressions.values.operands import ExpressionInvalid

@@ -1,18 +1,20 @@
-"""Reads `on`: which columns of a joined relation equal what of the relation it is joined to."""
+"""Reads `on`: which columns of a joined relation equal what of the relation it is joined to, and which columns are the key of the rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from engine.definition.problems import Problems
 from engine.definition.queries import Join
 from engine.expressions.parameters import free_columns
 from engine.expressions.pseudo_columns import EVENT_TIME
 from engine.expressions.syntax import parse, quoted, render
-from engine.expressions.types.types import ColumnType, Schema
+from engine.expressions.types.types import BIGINT, ColumnType, Schema
 from engine.expressions.values.nested import NO_KEY
 from engine.expressions.values.operands import ExpressionInvalid
 from engine.plan.building.scope import Checked, Scope, Side, check_expression, unqualified
+from engine.plan.operators.table_table_join import TableTableJoin
 from engine.sql.tree import Binary, Chain, Column, Node
 
 
@@ -185,3 +187,34 @@ def _is_comparable(part: KeyPart, side: Side, pointer: str, problems: Problems) 
 
 def _family(kind: ColumnType) -> str:
     return "integer" if kind.is_integer else str(kind)
+
+
+JoinType = Literal["inner", "left", "right", "outer"]
+
+
+def result_key(join: JoinType, name: str, left_key: tuple[str, ...], right_key: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns that hold the key of a join's rows, in the order of both sides' keys; ``name`` is the join's.
+
+    The columns of an absent side are null, also its key columns. So the rows of an outer join get key columns of their own, with the key of
+    the side that exists.
+    """
+    if join == "outer":
+        return tuple(f"{name}.$key{index}" for index in range(len(left_key)))
+    return right_key if join == "right" else left_key
+
+
+def made_columns(spec: TableTableJoin, left: Schema, right: Schema) -> Schema:
+    """Return the key columns that the join makes; ``left`` and ``right`` have both sides' columns."""
+    columns = zip(spec.left_key, spec.right_key, spec.key, strict=True)
+    return Schema(tuple((key, wider(left[mine], right[other])) for mine, other, key in columns if key not in (mine, other)))
+
+
+def joined_schema(spec: TableTableJoin, left: Schema, right: Schema) -> Schema:
+    """Return the columns of the join's rows."""
+    carried = (*left.select(spec.left_columns).items(), *right.select(spec.right_columns).items())
+    return Schema((*carried, *made_columns(spec, left, right).items()))
+
+
+def wider(one: ColumnType, other: ColumnType) -> ColumnType:
+    """Return the type that holds the values of both columns, which can be equal: they differ only as int and bigint do."""
+    return BIGINT if BIGINT in (one, other) else one

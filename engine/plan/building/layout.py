@@ -10,13 +10,13 @@ from engine.expressions.pseudo_columns import EVENT_TIME
 from engine.expressions.types.types import STRING, Schema
 from engine.plan.building.exploding import Exploded
 from engine.plan.building.grouping import Grouping
+from engine.plan.building.join_keys import joined_schema
 from engine.plan.building.joins import hold_of
 from engine.plan.building.results import Selected
 from engine.plan.building.running import PlannedJoin, Running
 from engine.plan.building.scope import Checked, Scope
 from engine.plan.building.stages import Stages
 from engine.plan.building.suppressing import plan_suppress
-from engine.plan.building.table_joins import joined_schema
 from engine.plan.model import Computed, LateRecords, Output, Plan
 from engine.plan.operators.explosion import Explosion
 from engine.plan.operators.foreign_key_join import ForeignKeyLookup, ForeignKeyResult, ForeignKeySubscription
@@ -37,13 +37,11 @@ class Layout:
     """What the plan is put together from; every text in it is canonical.
 
     Attributes:
-        joins: in order.
         running: the running relation behind the joins.
         source_where: ``from.where``: of a stream over the relation's own names, of a table over qualified ones.
         where: the condition after the joins.
         grouping: the aggregation.
         selected: the ``select``.
-        output: the result.
     """
 
     scope: Scope

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from engine.definition.problems import pointer_of
+from engine.definition.problems import Problems, pointer_of
 from engine.expressions.durations import format_duration
-from engine.expressions.limits import MAX_COLUMNS
+from engine.expressions.limits import MAX_COLUMNS, MAX_KEY_COLUMNS
 from engine.expressions.pseudo_columns import FORCED, STATE
 from engine.expressions.suggestions import hint
 from engine.expressions.syntax import reference
@@ -15,11 +15,10 @@ from engine.expressions.types.types import ColumnType, Schema
 from engine.expressions.values.nested import NO_KEY
 from engine.plan.building.exploding import Exploded, take_explosions
 from engine.plan.building.grouping import Grouping
+from engine.plan.building.join_keys import wider
 from engine.plan.building.running import PlannedJoin, Running
 from engine.plan.building.scope import Checked, Scope, check_expression
 from engine.plan.building.suppressing import closes_after
-from engine.plan.building.table_joins import wider
-from engine.plan.building.table_limits import check_table_size
 from engine.plan.building.windows import open_for
 from engine.plan.model import Output
 from engine.plan.operators.row_operators import Projection
@@ -292,3 +291,22 @@ def _check_versioned(scope: Scope, grouping: Grouping | None, running: Running) 
             f"a window may still change {format_duration(least)} after it began, and a change older than the history's retention "
             "would be refused; raise it, or lower the window's grace",
         )  # fmt: skip
+
+
+def check_table_size(problems: Problems, key: tuple[str, int], columns: tuple[str, int], *, is_versioned: bool) -> None:
+    """Check how many columns a table and its key have.
+
+    Args:
+        problems: gets what is too much.
+        key: where the definition says the key, and of how many columns.
+        columns: where it says the columns, and how many.
+        is_versioned: the table keeps its history.
+    """
+    most = MAX_KEY_COLUMNS - is_versioned
+    if key[1] > most:
+        kept = " with its history" if is_versioned else ""
+        detail = f"a table whose rows are kept{kept} has a key of at most {most} columns, this one of {key[1]}; put some of them into one"
+        problems.add(key[0], "too_many_columns", detail)
+    if columns[1] > MAX_COLUMNS:
+        detail = f"a table whose rows are kept has at most {MAX_COLUMNS:,} columns, this one {columns[1]:,}; put some into a map or a struct"
+        problems.add(columns[0], "too_many_columns", detail)

@@ -8,9 +8,8 @@ from typing import Literal
 from engine.definition.queries import Join
 from engine.expressions.syntax import parse
 from engine.expressions.types.types import ColumnType
-from engine.plan.building.join_keys import KeyPart
+from engine.plan.building.join_keys import KeyPart, result_key, wider
 from engine.plan.building.scope import Side
-from engine.plan.building.table_joins import result_key, wider
 from engine.sql.tree import Call, Column
 
 
@@ -20,7 +19,6 @@ class PlannedJoin:
 
     Attributes:
         join: as the user gave it.
-        side: the joined relation.
         parts: what meets: for a table its key columns in order.
         is_foreign_key: the tables do not meet on both primary keys.
         left_retention_ms: R of the running table before the join, None for a stream and where it is unversioned.

@@ -11,8 +11,7 @@ from engine.definition.problems import Problems
 from engine.definition.queries import QueryDefinition
 from engine.expressions.aggregates.aggregates import AGGREGATE_NAMES
 from engine.expressions.expressions import Scalar, compile_tree, qualify, resolve
-from engine.expressions.library.function_list import function_of
-from engine.expressions.library.table_functions import EXPLODE
+from engine.expressions.library.function_list import EXPLODE, function_of
 from engine.expressions.parameters import free_columns
 from engine.expressions.pseudo_columns import EVENT_TIME, FORCED, MATCH, STATE
 from engine.expressions.python_functions import CALL
@@ -35,7 +34,6 @@ class Side:
 
     Attributes:
         alias: prefix of its columns.
-        entry: the relation.
         pointer: where the definition names it.
     """
 

@@ -41,7 +41,7 @@ class Aggregation(StatefulOperator):
     Attributes:
         group: (output column, qualified source column) pairs.
         having: SQL condition over the output columns, else None.
-        is_folded: of the changes only the last one per key of a batch has to be emitted (``engine.plan.folding``).
+        is_folded: of the changes only the last one per key of a batch has to be emitted (``engine.plan.model``).
 
     Output columns: the group's, the aggregates'.
     """

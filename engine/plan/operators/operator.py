@@ -58,7 +58,7 @@ class Operator:
         return self
 
     def folded(self, *, is_read: bool) -> Self:  # noqa: ARG002 - for aggregations
-        """Return it so that it leaves out what its sink would fold (``engine.plan.folding``), as far as it may where its result is read."""
+        """Return it so that it leaves out what its sink would fold (``engine.plan.model``), as far as it may where its result is read."""
         return self
 
     @property

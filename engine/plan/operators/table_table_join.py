@@ -18,7 +18,7 @@ class TableTableJoin(StatefulOperator):
     Attributes:
         left_key: qualified key columns of the running table.
         right_key: qualified key columns of the right table, in the same order.
-        key: columns that hold the key of a result row, in the same order (``engine.plan.building.table_joins``).
+        key: columns that hold the key of a result row, in the same order (``engine.plan.building.join_keys``).
         left_retention_ms: R of the left side, None where it is unversioned.
         right_retention_ms: the same of the right side.
         history: ``complete`` (TT6) only with both sides versioned.

@@ -14,7 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from engine.commit.sink import Draft, commit_together
 from engine.commit.staging import is_inline
 from engine.errors import CommitRefused, SinkUnavailable
-from engine.postgres.sink_link import SinkLink
+from engine.postgres.postgres import SinkLink
 from engine.sources.packets import Packet
 
 MAX_SHARED: Final = 32

@@ -11,7 +11,6 @@ from uuid import UUID
 
 import structlog
 
-from engine.commit.history.segment_names import names_of
 from engine.commit.removed_records import as_unread
 from engine.commit.task_states import Cursor, Layout, Place, TaskState, begin_state, load_committed_state, load_states, new_layout
 from engine.errors import STATE_CURE, StateCorrupt
@@ -20,6 +19,7 @@ from engine.postgres.postgres import Connection
 from engine.runtime.launches.repartition import shared_out
 from engine.runtime.planning.cursors import Positions, new_cursor, require_readable
 from engine.state.segments.directories import Directories
+from engine.state.segments.in_manifest import names_of
 from engine.state.segments.objects import Objects
 from engine.state.segments.ports import StateStore
 
@@ -34,7 +34,6 @@ class LaunchState:
     """The committed state at the start of a launch.
 
     Attributes:
-        first_batch: number of its first batch.
         cursor: where its first batch begins.
         layout: of the state, for the plan's number of tasks.
     """
@@ -146,11 +145,6 @@ def _named(layout: Layout, states: Mapping[Place, TaskState]) -> set[str]:
 
 def require_segments(segments: StateStore, layout: Layout, states: Mapping[Place, TaskState]) -> None:
     """Refuse state that names missing segments, before any use of it.
-
-    Args:
-        segments: of the checkpoint.
-        layout: of the state.
-        states: of all tasks.
 
     Raises:
         StateCorrupt: says which are missing.

@@ -20,18 +20,15 @@ from engine.commit.sink_batch import Committed
 from engine.commit.task_states import Cursor
 from engine.definition.sources.connector_list import DEFAULT
 from engine.errors import EmissionTooLarge, EngineError
-from engine.plan.clock import feeds_held_for, needs_ticks
-from engine.plan.model import Feed, Plan
-from engine.plan.result_feeds import result_feed
-from engine.postgres.postgres import LAUNCHES, borrowed_connection
-from engine.postgres.sink_link import SinkLink
+from engine.plan.catalog import result_feed
+from engine.plan.model import Feed, Plan, feeds_held_for, needs_ticks
+from engine.postgres.postgres import LAUNCHES, SinkLink, borrowed_connection
 from engine.runtime.blob_files import BlobFolder
 from engine.runtime.checkpoint import begin_run, forget_planned, planned_batch, time_since_planned
 from engine.runtime.failures import decoded
 from engine.runtime.launches.launch_state import Launch, LaunchState, open_state
 from engine.runtime.launches.run_options import BatchProgress, CommittedBatch, RunOptions
-from engine.runtime.limits.batch_size import BatchLimit
-from engine.runtime.limits.execution_mode import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, ExecutionMode
+from engine.runtime.limits.batch_size import OWN_EMITTED, SHARED_EMITTED, SHARED_LIMIT, BatchLimit, ExecutionMode
 from engine.runtime.limits.measurements import Measured
 from engine.runtime.limits.watchdog import Ended, WorkBounds, read_end
 from engine.runtime.planning.cursors import start_positions
@@ -65,12 +62,6 @@ class LaunchContext:
     def open(cls, plan: Plan, launch: Launch, dsn: str, options: RunOptions) -> LaunchContext:
         """Find where a query resumes. Its launch holds the fence (``claim_epoch``), and its output exists.
 
-        Args:
-            plan: what it does.
-            launch: which launch.
-            dsn: the database of feeds and results.
-            options: how it runs.
-
         Raises:
             SourceUnavailable: a feed cannot be read now.
             StateCorrupt: the state is damaged or lacks files.
@@ -96,6 +87,9 @@ class LaunchedQuery:
         on_load: called after a commit with whether the query is heavy.
         after_commit: called after each commit.
         on_failed: called once with the error that ended it.
+        next_batch: number of the next batch to commit.
+        is_overlapped: a batch may be read while the one before it is committed.
+        is_resized: its next batch has another bound than the bound at ``resume``.
         is_settled: it has committed something since this was set to false.
 
     Args:
@@ -115,12 +109,12 @@ class LaunchedQuery:
         )
         self._layout, self._requirements = context.state.layout, requirements
         self._cursor: Cursor = context.state.cursor
-        self._next_batch = context.state.first_batch
+        self.next_batch = context.state.first_batch
         self._has_committed = False
         self._failure: BaseException | None = None
         self._is_over = False
         self._blobs: BlobFolder | None = None
-        self._reads_ahead = False
+        self.is_overlapped = False
         self._progress: BatchProgress | None = None
         self._sink = Sink(context.dsn, plan, launch.query_id, launch.checkpoint_id, launch.epoch)
         self._sink.retaining = context.options.retaining
@@ -132,7 +126,7 @@ class LaunchedQuery:
         self._measured = Measured()
         self._mode = ExecutionMode.SHARED
         self._moves = -1
-        self._is_resized = False
+        self.is_resized = False
         self._is_postponed, self._times_postponed = False, 0
         # Commits run in other threads, so the context of the launch's thread is copied.
         bound = {"query": plan.query, "epoch": launch.epoch} | structlog.contextvars.get_contextvars()
@@ -152,10 +146,10 @@ class LaunchedQuery:
         forget_planned(self._scratch)  # planned by the previous slot, which has stopped
         if self._sink.link is not link:
             self._sink.link, self._moves = link, self._moves + 1
-        self._mode, self._is_resized = mode, False
+        self._mode, self.is_resized = mode, False
         is_postponed, self._is_postponed = self._is_postponed, False
         # With work that waits on the clock, the next plan depends on the last commit (``earliest_wake``), so nothing is read ahead.
-        self._reads_ahead = mode is ExecutionMode.DEDICATED and not needs_ticks(plan)
+        self.is_overlapped = mode is ExecutionMode.DEDICATED and not needs_ticks(plan)
         return SourceSpec(
             self._dsn,
             plan.inputs,
@@ -170,7 +164,7 @@ class LaunchedQuery:
             self._layout.generation,
             blobs,
             self._works(),
-            self._next_batch,
+            self.next_batch,
             self._scratch,
             self._bounds,
             is_postponed,
@@ -194,23 +188,17 @@ class LaunchedQuery:
         bounds = self._options.bounds.alone if self._mode is ExecutionMode.DEDICATED else self._options.bounds
         return replace(bounds, emitted_bytes=None if self._measured.size.is_least else self._most_emitted)
 
-    @property
-    def is_overlapped(self) -> bool:
-        """Whether a batch may be read while the one before it is committed."""
-        return self._reads_ahead
-
     def stages(self, batch_id: int) -> tuple[StageWork, ...]:
         """Return the work of its stages in a batch."""
         return tuple(work.of_batch(batch_id) for work in self._works())
 
     def _works(self) -> tuple[StageWork, ...]:
         launch = self._launch
-        place = StatePlace(self._dsn, launch.query_id, launch.epoch, launch.segments, self._layout.segments, self._reads_ahead)
+        place = StatePlace(self._dsn, launch.query_id, launch.epoch, launch.segments, self._layout.segments, self.is_overlapped)
         at = WorkPlace(self._requirements, self._blobs, self._scratch, self._bounds)
         return tuple(StageWork(self._plan, stage.index, place, at) for stage in self._plan.stages)
 
     def commit(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> BaseException | None:
-        """See ``Committing``."""
         with self._committing:
             if self._is_over:
                 return None
@@ -225,17 +213,15 @@ class LaunchedQuery:
 
     @contextmanager
     def drafting(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> Iterator[Draft | None]:
-        """See ``Committing``."""
         with self._committing:
             yield None if self._is_over else self._drafted(packets, phases_ms)
 
     def _drafted(self, packets: Sequence[Packet], phases_ms: Mapping[str, int]) -> Draft:
-        draft = self._sink.drafted(self._next_batch, packets, phases_ms)
+        draft = self._sink.drafted(self.next_batch, packets, phases_ms)
         self._sink.execution = self._execution(draft.contents())
         return draft
 
     def record_committed(self, draft: Draft, phases_ms: Mapping[str, int], together: int) -> BaseException | None:
-        """See ``Committing``."""
         try:
             done = draft.committed()
         except EngineError as error:
@@ -246,11 +232,11 @@ class LaunchedQuery:
 
     def _record(self, draft: Draft, done: Committed, phases_ms: Mapping[str, int], together: int) -> None:
         """Record a committed batch; see ``Committing.record_committed``."""
-        self._next_batch += 1
+        self.next_batch += 1
         self._cursor = done.cursor or self._cursor
         spent = draft.spent
         is_heavy = self._measured.after(done, spent, together, phases_ms)
-        self._is_resized = self._measured.resized(done, self._limit, self._most_emitted)
+        self.is_resized = self._measured.resized(done, self._limit, self._most_emitted)
         is_first, self._has_committed = not self._has_committed, True
         if is_first and self._options.on_first_commit is not None:
             self._options.on_first_commit()
@@ -281,16 +267,11 @@ class LaunchedQuery:
             **self._measured.as_status(batch),
         }
 
-    @property
-    def is_resized(self) -> bool:
-        """Whether its next batch has another bound than the bound at ``resume``."""
-        return self._is_resized
-
     def postponed(self) -> None:
         """Record that its batch did not begin, because its cycle had emitted enough. The query then resumes once more."""
         self._is_postponed = True
         self._times_postponed += 1
-        self._log.debug("batch_postponed", batch_id=self._next_batch, times=self._times_postponed)
+        self._log.debug("batch_postponed", batch_id=self.next_batch, times=self._times_postponed)
 
     def shrink_to_retry(self, error: BaseException) -> bool:
         """Whether to retry a failed batch with less input. The query then resumes once more."""
@@ -303,7 +284,7 @@ class LaunchedQuery:
     def _shrink(self, *, is_for_good: bool) -> bool:
         is_smaller = self._measured.size.refused(self._limit, is_for_good=is_for_good)
         if is_smaller:
-            self._log.info("batch_made_smaller", batch_id=self._next_batch, max_rows=self._measured.size.rows)
+            self._log.info("batch_made_smaller", batch_id=self.next_batch, max_rows=self._measured.size.rows)
         return is_smaller
 
     def fail(self, error: BaseException | None) -> None:
@@ -331,12 +312,12 @@ class LaunchedQuery:
     def is_under_way(self) -> bool:
         """Whether a batch is planned and not committed."""
         planned = planned_batch(self._scratch)
-        return planned is not None and planned >= self._next_batch
+        return planned is not None and planned >= self.next_batch
 
     def kill_record(self) -> Ended | None:
         """Return, once, why a process that worked for it was ended; None: none was, or the reason was not recorded."""
         ended = read_end(self._scratch)
-        return ended if ended is not None and ended.batch_id in (None, self._next_batch) else None
+        return ended if ended is not None and ended.batch_id in (None, self.next_batch) else None
 
     def overdue(self) -> Ended | None:
         """Return how long the current batch has run, if that is longer than the stall time.
@@ -346,7 +327,7 @@ class LaunchedQuery:
         planned_s = time_since_planned(self._scratch)
         if planned_s is None or not self.is_under_way or planned_s < self._options.bounds.stall_s:
             return None
-        return Ended("stalled", self._next_batch, round(planned_s, 1), self._options.bounds.stall_s)
+        return Ended("stalled", self.next_batch, round(planned_s, 1), self._options.bounds.stall_s)
 
     def is_light(self) -> bool:
         """Whether it has had little work for a while."""
@@ -356,11 +337,6 @@ class LaunchedQuery:
     def query_id(self) -> UUID:
         """The query of this launch."""
         return self._launch.query_id
-
-    @property
-    def next_batch(self) -> int:
-        """Number of the next batch to commit."""
-        return self._next_batch
 
     @property
     def is_active(self) -> bool:

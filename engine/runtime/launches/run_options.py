@@ -14,10 +14,8 @@ class CommittedBatch:
     """A batch whose results are visible.
 
     Attributes:
-        query: its name.
         epoch: the launch.
         batch_id: counted from 0 in each checkpoint, over all launches.
-        rows: input records.
         began_ns: when its commit began, by the wall clock.
         ended_ns: when its results were committed.
     """
@@ -63,7 +61,6 @@ class BatchProgress:
 
     Attributes:
         batch_id: counted from 0 in each checkpoint, over all launches.
-        rows: input records.
         duration_ms: the time of its commit, plus all other phases of the cycle before.
     """
 

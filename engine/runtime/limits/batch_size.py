@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 SHRINKS_TO: Final = 1 / 16
@@ -35,12 +36,6 @@ class BatchSize:
 
         If the batch emitted more than half of ``most_bytes``, the next one shrinks in proportion. If a reduced batch emitted less than a
         quarter, the next one is twice as large.
-
-        Args:
-            rows: its records.
-            emitted_bytes: what it emitted.
-            limit: of the slot.
-            most_bytes: what a batch may emit.
         """
         before = self._rows
         if rows and emitted_bytes > most_bytes // 2:
@@ -73,3 +68,21 @@ class BatchLimit:
 
     max_rows: int
     max_bytes: int
+
+
+SHARED_LIMIT: Final = BatchLimit(20_000, 8 << 20)
+"""Bound of one query's batch in a shared slot: the other queries wait for it."""
+
+SHARED_EMITTED: Final = 64 << 20
+"""Approximate bytes that one query's batch may emit in a shared slot, eight times its input. The driver holds this for a whole cycle."""
+
+OWN_EMITTED: Final = 1 << 30
+"""Approximate bytes that each task of a query in its own slot may emit, at most four times what its batch reads."""
+
+
+class ExecutionMode(Enum):
+    """A query shares a slot, has a dedicated one with large batches, or an isolated one with small batches because it may end its worker."""
+
+    SHARED = "shared"
+    DEDICATED = "dedicated"
+    ISOLATED = "isolated"

@@ -13,11 +13,7 @@ from engine.runtime.limits.time_breakdown import BatchEffort, Effort
 
 
 class Measured:
-    """The batches of one launch.
-
-    Attributes:
-        size: of its next batch.
-    """
+    """The batches of one launch."""
 
     def __init__(self) -> None:
         self.size = BatchSize()

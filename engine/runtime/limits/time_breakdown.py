@@ -57,11 +57,7 @@ class _Done:
 
 
 class Effort:
-    """The batches of one launch in the last ``WINDOW_S``.
-
-    Args:
-        now_s: monotonic seconds.
-    """
+    """The batches of one launch in the last ``WINDOW_S``."""
 
     def __init__(self, now_s: float) -> None:
         self._began_s = now_s
@@ -73,7 +69,7 @@ class Effort:
 
         Args:
             batch: its times.
-            phases_ms: Spark's report on the cycle of the batch before it (``engine.spark.streams.reports``); empty if there is none.
+            phases_ms: Spark's report on the cycle of the batch before it (``engine.spark.streams.stopping``); empty if there is none.
             now_s: monotonic seconds.
         """
         if self._newest is not None:

@@ -109,8 +109,6 @@ class Watch:
     """Watches this process, for one working thread; other threads are not watched.
 
     Args:
-        end: ends the process.
-        memory_bytes: returns the size of its memory.
         look_s: interval between checks.
         give_back: returns freed memory to the system (``python_processes.ALLOCATOR``).
     """

@@ -19,15 +19,13 @@ from engine.commit.removed_records import Gap, gaps_between, gaps_of_cursor
 from engine.commit.task_states import Cursor
 from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.log.backlogs import LogPlace, UnreadLook
-from engine.log.feed_ends import TOLD
+from engine.log.sequences import TOLD
 from engine.plan.model import Input
 from engine.postgres.postgres import shared_connection
 from engine.runtime.limits.batch_size import BatchLimit
-from engine.runtime.planning.admission import Admitted, Backlog, admit
-from engine.runtime.planning.admitted_groups import admit_groups
+from engine.runtime.planning.admission import Admitted, Backlog, admit, admit_groups
 from engine.runtime.planning.cursors import FeedInputs, Positions, Reach, feeds_of, heads_behind, lanes, new_cursor
-from engine.runtime.planning.source_spec import HoldProgress, SourceSpec, SplitGroup
-from engine.runtime.planning.split_groups import Weighed, grouped
+from engine.runtime.planning.source_spec import HoldProgress, SourceSpec, SplitGroup, Weighed, grouped
 from engine.runtime.planning.unread import UnreadRecords, is_table
 from engine.runtime.planning.upstream import Reached, reached
 from engine.runtime.planning.wall_clock import WallClock
@@ -110,12 +108,7 @@ class BatchPlanner:
         self._targets = self._ends_now(None)
 
     def unread(self, cursor: Cursor, ends: Mapping[str, Mapping[str, int]]) -> list[LogPlace]:
-        """Return what a look from a cursor on will ask of logs; nothing if it also needs files, or the progress of derived feeds' producers.
-
-        Args:
-            cursor: of the query.
-            ends: see ``has_read``.
-        """
+        """Return what a look from a cursor on will ask of logs; nothing if it also needs files, or the progress of derived feeds' producers."""
         is_asked_together = all(reader.is_asked_in_one_statement for reader, inputs in self._feeds if inputs)
         if not is_asked_together or any(reader.feed.log_feed not in ends for reader, inputs in self._feeds if inputs):
             return []

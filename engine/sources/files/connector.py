@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.plan.model import Feed, RelationSchema
-from engine.sources.connector import Connector
+from engine.sources.control import Connector
 from engine.sources.feeds import FeedReader
 from engine.sources.files.control import FilesControl
 from engine.sources.files.reader import FileReader

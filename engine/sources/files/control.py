@@ -33,7 +33,6 @@ class FilesControl:
         return infer(place, key)
 
     def register(self, connection: Connection, feed: Feed, model: FilesConnector) -> FeedConflict | None:  # noqa: ARG002 - the feed names all
-        """See ``Control``."""
         ensure_feed(connection, feed.log_feed, PARTITIONS)
         return None
 
@@ -49,7 +48,6 @@ class FilesControl:
         return {}
 
     def delete(self, connection: Connection, feed: Feed) -> None:
-        """See ``Control``."""
         drop_feed(connection, feed.log_feed)
 
 

@@ -1,4 +1,12 @@
-"""Reading a directory of ndjson, csv or parquet files for a query."""
+"""Reading a directory of ndjson, csv or parquet files for a query.
+
+Files are cut on record boundaries. From large to small:
+
+- a range (``FileRange``) is consecutive bytes (ndjson, csv) or rows (parquet) of one file; those in ``log.file`` are its growth;
+- a split is the range that one task reads, about ``SPLIT_BYTES``;
+- a chunk is the range that admission takes as a whole, about ``CHUNK_BYTES`` or ``PARQUET_ROWS``; some chunks make a split;
+- a piece (``shaping``) is what is in memory at once: rows of one row group, or a run, which is whole records of text.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +20,9 @@ from engine.log import storage as log
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import MAX_RECORD_BYTES, TEXT_FILE, TYPED_FILE
-from engine.sources.chunks import NO_TS, Chunk
 from engine.sources.dating import Dated, dating_relations
-from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import NO_TS, Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.files import parquet_files
-from engine.sources.files.dating import date_text
 from engine.sources.files.growing_files import GrowingFiles
 from engine.sources.files.refusals import COMPRESSED_TEXT, NO_PARQUET, Refusal, only_rejects
 from engine.sources.files.registry import PLACE_BITS, REFUSED_AT, FileRange, end_position, file_ranges, is_compressed, place_of
@@ -25,6 +31,7 @@ from engine.sources.files.text_files import (
     Run,
     bounds_of,
     cut,
+    date_text,
     parse_text,
     read_header,
     read_range,
@@ -86,16 +93,20 @@ class FileSplit(Split):
 
     @property
     def weight_bytes(self) -> int:
-        """See ``Split``."""
         return self.file_end - self.file_start
 
+    @property
+    def range(self) -> FileRange:
+        """What it reads."""
+        return FileRange(self.start >> PLACE_BITS, self.file, self.file_start, self.file_end)
 
-_Part = tuple[int, str, int, int]
-"""The offset where a file begins, its name, and the bytes or rows of a part of it."""
+
+def _split_of(part: FileRange) -> FileSplit:
+    return FileSplit(PARTITION, part.start_offset, part.end_offset, None, part.name, part.start, part.end)
 
 
 @dataclass(slots=True)
-class FileReader(UsualAnswers):
+class FileReader(FeedReader):
     """A ``FeedReader`` over a directory; it has one partition.
 
     Attributes:
@@ -133,8 +144,8 @@ class FileReader(UsualAnswers):
         found: list[Chunk] = []
         rows = size = 0
         try:
-            for part in self._chunk_parts(start):
-                found.append(self._chunk(part, is_dated=is_dated))
+            for chunk in self._chunk_ranges(start):
+                found.append(self._chunk(chunk, is_dated=is_dated))
                 rows, size = rows + found[-1].rows, size + found[-1].size_bytes
                 if rows > limit.max_rows or size > limit.max_bytes:
                     break
@@ -148,30 +159,19 @@ class FileReader(UsualAnswers):
         """See ``FeedReader``. Records without their own event time have the time of reading, which is later than any bound."""
         if not dating_relations(self.relations):
             return start
-        for part in self._chunk_parts(start, end):
-            found = self._dated(part).first_at(bound_ms)
+        for chunk in self._chunk_ranges(start, end):
+            found = self._dated(chunk).first_at(bound_ms)
             if found is not None:
                 return found
         return end
 
     def splits(self, partition: int, start: int, end: int) -> Sequence[Split]:  # noqa: ARG002 - there is one partition
-        """See ``FeedReader``."""
-        splits: list[FileSplit] = []
-        for file_range in self._ranges(start, end):
-            base = file_range.seq << PLACE_BITS
-            for first, last in self._parts(file_range):
-                splits.append(FileSplit(PARTITION, base + first, base + last, None, file_range.name, first, last))
-        return splits
+        return [_split_of(part) for file_range in self._ranges(start, end) for part in self._split_ranges(file_range)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
-        """See ``FeedReader``."""
         assert isinstance(split, FileSplit)  # noqa: S101 - of ``splits``
-        if self._is_parquet:
-            relations = [one.relation for one in request.inputs]
-            pieces = self._row_pieces(split.file, split.file_start, split.file_end, split.start - split.file_start, relations)
-            yield from shape(pieces, split, self.feed, request, TYPED_FILE)
-            return
-        yield from shape(self._text_pieces(split), split, self.feed, request, TEXT_FILE if self._is_csv else TYPED_FILE)
+        pieces = self._pieces(split.range, [one.relation for one in request.inputs])
+        yield from shape(pieces, split, self.feed, request, TEXT_FILE if self._is_csv else TYPED_FILE)
 
     @property
     def _is_csv(self) -> bool:
@@ -181,20 +181,14 @@ class FileReader(UsualAnswers):
     def _is_parquet(self) -> bool:
         return place_of(self.feed).format == "parquet"
 
-    @property
-    def _directory(self) -> Path:
-        return Path(place_of(self.feed).path)
+    def _path(self, name: str) -> Path:
+        return Path(place_of(self.feed).path) / name
 
-    def _refusal(self, name: str, start: int) -> Refusal | None:
-        """Return why a whole file is refused; None: its records are read.
-
-        Args:
-            name: of the file.
-            start: a place in it.
-        """
+    def _refusal(self, part: FileRange) -> Refusal | None:
+        """Return why the whole file of a range is refused; None: its records are read."""
         if self._is_parquet:
-            return NO_PARQUET if start == REFUSED_AT else None
-        return COMPRESSED_TEXT if is_compressed(name) else None
+            return NO_PARQUET if part.start == REFUSED_AT else None
+        return COMPRESSED_TEXT if is_compressed(part.name) else None
 
     def _find(self, connection: Connection) -> log.FeedRow:
         return log.find_feed(connection, self.feed.log_feed) or log.ensure_feed(connection, self.feed.log_feed, 1)
@@ -210,53 +204,49 @@ class FileReader(UsualAnswers):
                     break
                 found += more
         for file_range in found:
-            base = file_range.seq << PLACE_BITS
-            last = file_range.end if end is None else min(file_range.end, end - base)
+            last = file_range.end if end is None else min(file_range.end, end - (file_range.seq << PLACE_BITS))
             if file_range.start < last:
-                yield FileRange(file_range.seq, file_range.name, file_range.start, last)
+                yield file_range.cut(file_range.start, last)
 
     @property
     def _split_size(self) -> int:
         return self.grain.split_bytes if not self._is_parquet else 8 * PARQUET_ROWS
 
-    def _parts(self, file_range: FileRange) -> Iterator[tuple[int, int]]:
-        path, step = self._directory / file_range.name, self.grain.split_bytes
-        if self._refusal(file_range.name, file_range.start) is not None:
-            yield file_range.start, file_range.end
+    def _split_ranges(self, whole: FileRange) -> Iterator[FileRange]:
+        """Cut a range into what single tasks read."""
+        path, step = self._path(whole.name), self.grain.split_bytes
+        if self._refusal(whole) is not None:
+            yield whole
             return
         if self._is_parquet:
-            yield from parquet_files.parts(path, file_range.start, file_range.end, step)
+            yield from (whole.cut(first, last) for first, last in parquet_files.parts(path, whole.start, whole.end, step))
             return
-        begin = self._begin(file_range)
-        if begin == file_range.end:
-            yield file_range.start, file_range.end
-        for first, last in cut(path, begin, file_range.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes):
-            yield file_range.start if first == begin else first, last
+        begin = self._begin(whole)
+        if begin == whole.end:
+            yield whole
+        for first, last in cut(path, begin, whole.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes):
+            yield whole.cut(whole.start if first == begin else first, last)
 
-    def _chunk_parts(self, start: int, end: int | None = None) -> Iterator[_Part]:
+    def _chunk_ranges(self, start: int, end: int | None = None) -> Iterator[FileRange]:
         """Cut ``[start, end)`` where chunks end, independent of ``start``."""
-        for file_range in self._ranges(start, end):
-            base = file_range.seq << PLACE_BITS
-            if self._refusal(file_range.name, file_range.start) is not None:
-                yield base, file_range.name, file_range.start, file_range.end
+        for whole in self._ranges(start, end):
+            if self._refusal(whole) is not None:
+                yield whole
                 continue
             if self._is_parquet:
-                parquet_files.open_parquet(self._directory / file_range.name)
-                low, high = file_range.start, file_range.end
-                stops = [*range((low // PARQUET_ROWS + 1) * PARQUET_ROWS, high, PARQUET_ROWS), high]
-                yield from ((base, file_range.name, first, last) for first, last in zip([low, *stops[:-1]], stops, strict=True))
+                parquet_files.open_parquet(self._path(whole.name))
+                stops = [*range((whole.start // PARQUET_ROWS + 1) * PARQUET_ROWS, whole.end, PARQUET_ROWS), whole.end]
+                yield from map(whole.cut, [whole.start, *stops[:-1]], stops)
                 continue
-            first, begin = file_range.start, self._begin(file_range)
-            while first < file_range.end:
-                last = self._chunk_end(
-                    file_range, max(first, begin), (first // self.grain.chunk_bytes + 1) * self.grain.chunk_bytes
-                )
-                yield base, file_range.name, first, last
+            first, begin, step = whole.start, self._begin(whole), self.grain.chunk_bytes
+            while first < whole.end:
+                last = self._chunk_end(whole, max(first, begin), (first // step + 1) * step)
+                yield whole.cut(first, last)
                 first = last
 
     def _chunk_end(self, file_range: FileRange, start: int, near: int) -> int:
         """Return the end of the first record that reaches ``near``, or the range's end."""
-        path, step = self._directory / file_range.name, max(1, near - start)
+        path, step = self._path(file_range.name), max(1, near - start)
         parts = cut(path, start, file_range.end, step, is_csv=self._is_csv, bound=self.grain.record_bytes)
         return next((last for _, last in parts), file_range.end)
 
@@ -266,65 +256,63 @@ class FileReader(UsualAnswers):
             return file_range.start
         return min(self._header(file_range.name, file_range.end)[1], file_range.end)
 
-    def _chunk(self, part: _Part, *, is_dated: bool) -> Chunk:
-        base, _, first, last = part
-        is_parquet = self._is_parquet
-        rows = last - first if is_parquet else self._estimated_rows(part)
-        greatest = self._max_ts(part) if is_dated else None
-        size = (last - first) * (PARQUET_ROW_BYTES if is_parquet else 1)
-        return Chunk(base + last, rows, size, greatest)
+    def _chunk(self, chunk: FileRange, *, is_dated: bool) -> Chunk:
+        units = chunk.end - chunk.start
+        rows = units if self._is_parquet else self._estimated_rows(chunk)
+        greatest = self._max_ts(chunk) if is_dated else None
+        return Chunk(chunk.end_offset, rows, units * (PARQUET_ROW_BYTES if self._is_parquet else 1), greatest)
 
-    def _max_ts(self, part: _Part) -> int | None:
+    def _max_ts(self, chunk: FileRange) -> int | None:
         """Return the greatest event time of a chunk, None if no relation has one. For chunks with an earlier read part see ``LogReader``."""
-        end = part[0] + part[3]
+        end = chunk.end_offset
         if end not in self._greatest:
             if len(self._greatest) >= KEPT_DATES:
                 self._greatest.clear()
-            greatest = self._dated(part).max_ts
+            greatest = self._dated(chunk).max_ts
             # If relations have event times and no record here has a good one, the chunk waits for none.
             self._greatest[end] = NO_TS if greatest is None and dating_relations(self.relations) else greatest
         return self._greatest[end]
 
-    def _dated(self, part: _Part) -> Dated:
+    def _dated(self, chunk: FileRange) -> Dated:
         """Read the event times of a chunk."""
-        base, name, first, last = part
         if not dating_relations(self.relations):
             return Dated.joined([])
-        split = FileSplit(PARTITION, base + first, base + last, None, name, first, last)
-        is_parquet = self._is_parquet
-        pieces = self._row_pieces(name, first, last, base, ()) if is_parquet else self._text_pieces(split)
-        return Dated.joined([Dated(*piece.times()) for piece in pieces])
+        return Dated.joined([Dated(*piece.times()) for piece in self._pieces(chunk, ())])
 
-    def _estimated_rows(self, part: _Part) -> int:
-        """Estimate the number of records in a part of a text file."""
-        base, name, first, last = part
-        if self._refusal(name, first) is not None:
+    def _estimated_rows(self, chunk: FileRange) -> int:
+        """Estimate the number of records in a chunk of a text file."""
+        if self._refusal(chunk) is not None:
             return 1
-        begin = self._begin(FileRange(base >> PLACE_BITS, name, first, last))
-        if begin == last:
+        begin = self._begin(chunk)
+        if begin == chunk.end:
             return 0
-        head = sample(self._directory / name, begin, last, is_csv=self._is_csv)
+        head = sample(self._path(chunk.name), begin, chunk.end, is_csv=self._is_csv)
         count = len(bounds_of(head, is_csv=self._is_csv)[0]) if head else 0
-        return max(1, round((last - begin) * count / max(1, len(head))))
+        return max(1, round((chunk.end - begin) * count / max(1, len(head))))
 
     def _header(self, name: str, end: int) -> tuple[Header, int]:
         """Return the column names of a CSV file, and the byte after them."""
         if name not in self._headers:
-            self._headers[name] = read_header(self._directory / name, end)
+            self._headers[name] = read_header(self._path(name), end)
         return self._headers[name]
 
-    def _text_pieces(self, split: FileSplit) -> Iterator[Piece]:
-        name = split.file
-        path, bound = self._directory / name, self.grain.record_bytes
-        if (refusal := self._refusal(name, split.file_start)) is not None:
-            if split.file_start == 0:
-                yield refusal.piece(path, split.start)
+    def _pieces(self, part: FileRange, relations: Sequence[RelationSchema]) -> Iterator[Piece]:
+        """Yield what is in a range; ``relations`` are those whose columns of Parquet may be needed, beside the ones that date."""
+        path, offset = self._path(part.name), part.seq << PLACE_BITS
+        if (refusal := self._refusal(part)) is not None:
+            if self._is_parquet or part.start == 0:
+                yield refusal.piece(path, part.start_offset)
             return
-        header = self._header(name, split.file_end)[0] if self._is_csv else None
-        offset = split.start - split.file_start
-        begin = self._begin(FileRange(split.start >> PLACE_BITS, name, split.file_start, split.file_end))
-        for run in runs(path, begin, split.file_end, is_csv=self._is_csv, bound=bound):
-            yield self._refused(path, run, offset) if run.is_too_long else self._text_piece(path, run, header, offset)
+        if self._is_parquet:
+            dated_by = dating_relations(self.relations)
+            yield from parquet_files.pieces(path, (part.start, part.end), offset, relations, dated_by)
+            return
+        header, bound = self._header(part.name, part.end)[0] if self._is_csv else None, self.grain.record_bytes
+        for run in runs(path, self._begin(part), part.end, is_csv=self._is_csv, bound=bound):
+            if run.is_too_long:
+                yield only_rejects(refuse_too_long(path, run, offset + run.start, bound))
+            else:
+                yield self._text_piece(path, run, header, offset)
 
     def _text_piece(self, path: Path, run: Run, header: Header | None, offset: int) -> Piece:
         data, base = read_range(path, run.start, run.end), offset + run.start
@@ -334,12 +322,3 @@ class FileReader(UsualAnswers):
             lambda relation, member: parse_text(data, header, relation, member, base, bounds),
             lambda: date_text(data, header, base, self.relations, time.time_ns() // 1_000_000, bounds),
         )
-
-    def _refused(self, path: Path, run: Run, offset: int) -> Piece:
-        return only_rejects(refuse_too_long(path, run, offset + run.start, self.grain.record_bytes))
-
-    def _row_pieces(self, name: str, start: int, end: int, offset: int, relations: Sequence[RelationSchema]) -> Iterator[Piece]:
-        path = self._directory / name
-        if (refusal := self._refusal(name, start)) is not None:
-            return iter([refusal.piece(path, start + offset)])
-        return parquet_files.pieces(path, (start, end), offset, relations, dating_relations(self.relations))

@@ -31,14 +31,7 @@ COMPRESSED_TEXT: Final = Refusal("file_compressed", "compressed files are not re
 
 
 def refused(path: Path, offset: int, detail: str, reason: str = UNREADABLE) -> Piece:
-    """Return a piece of one reject for a file, or a part of one, that is not read.
-
-    Args:
-        path: the file.
-        offset: of the reject.
-        detail: the fault.
-        reason: the reject's.
-    """
+    """Return a piece of one reject for a file, or a part of one, that is not read."""
     return only_rejects(reject_rows([(offset, reason, f"file {path}: {detail}", "")]))
 
 

@@ -60,7 +60,7 @@ _LAST_SQL = 'SELECT seq, "end" FROM log.file WHERE feed_id = %s ORDER BY seq DES
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """A row of ``log.file``: ``[start, end)`` of one file."""
+    """A row of ``log.file``, or a part of one: ``[start, end)`` of one file."""
 
     seq: int
     name: str
@@ -68,9 +68,17 @@ class FileRange:
     end: int
 
     @property
+    def start_offset(self) -> int:
+        """The feed's position before this range."""
+        return (self.seq << PLACE_BITS) + self.start
+
+    @property
     def end_offset(self) -> int:
         """The feed's position after this range."""
         return (self.seq << PLACE_BITS) + self.end
+
+    def cut(self, start: int, end: int) -> FileRange:
+        return FileRange(self.seq, self.name, start, end)
 
 
 class ListedFile(NamedTuple):
@@ -117,7 +125,6 @@ def _listed(entry: os.DirEntry[str]) -> ListedFile:
 
 
 def place_of(feed: Feed) -> FilesPlace:
-    """Return the directory of a files feed."""
     assert isinstance(feed.place, FilesPlace)  # noqa: S101 - the connector's own feeds
     return feed.place
 

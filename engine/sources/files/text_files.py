@@ -1,4 +1,4 @@
-"""Cutting text files (ndjson, csv) into chunks on record boundaries, and sampling them."""
+"""Text files (ndjson, csv): cut on record boundaries, sampled, parsed and dated."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from engine.formats.json.json_records import Lines, line_bounds, parse_lines
 from engine.plan.model import RelationSchema
 from engine.records.canonical import MAX_RECORD_BYTES, reject_rows
 from engine.records.excerpts import MAX_EXCERPT_CHARS
+from engine.sources.dating import Dated, date_frame, dating_relations
 
 SAMPLE_BYTES = 2_048
 """Enough for a dozen records; a longer record is read whole."""
@@ -51,7 +52,6 @@ class FileBytes(Holed):
     path: Path
 
     def __call__(self, start: int, end: int) -> bytes:
-        """See ``read_range``."""
         return read_range(self.path, start, end)
 
     def behind_hole(self, at: int, end: int) -> int:
@@ -182,3 +182,26 @@ def parse_text(
 def bounds_of(data: bytes, *, is_csv: bool, bound: int = MAX_RECORD_BYTES) -> Lines:
     """Return where the records of whole lines start and end, good or bad."""
     return record_bounds(data, bound) if is_csv else line_bounds(data)
+
+
+def date_text(
+    data: bytes, header: Header | None, base: int, relations: Sequence[RelationSchema], now_ms: int, bounds: Lines | None = None
+) -> Dated:
+    """Date the records of whole lines: these times move a partition's head (``engine.operators.tasks.order``).
+
+    Every record with a good event time counts, even if other fields are bad. So the planner, which reads only event times, and the
+    workers, which validate whole records, see the same heads. A record that several relations date has the latest time.
+
+    Args:
+        data: without a CSV's header.
+        header: a CSV file's column names, None for ndjson.
+        base: offset of the first byte.
+        relations: whose records they may be.
+        now_ms: the wall clock: records too far ahead of it have no time (T7).
+        bounds: the places of the records, if they are known.
+    """
+    found = []
+    for relation in dating_relations(relations):
+        raw, _ = parse_text(data, header, relation, None, base, bounds)
+        found.append(date_frame(raw, relation, now_ms, is_text=header is not None))
+    return Dated.joined(found)

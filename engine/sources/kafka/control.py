@@ -26,8 +26,7 @@ from engine.records.inferred import Inferred
 from engine.sources.control import FeedConflict, ServiceContext
 from engine.sources.kafka.brokers.broker_errors import TopicDenied, TopicMissing
 from engine.sources.kafka.brokers.fetching.port import Fetched
-from engine.sources.kafka.inferring import infer
-from engine.sources.kafka.newest import newest_records
+from engine.sources.kafka.inferring import infer, newest_records
 from engine.sources.kafka.records import SOURCE_KIND, read_records
 from engine.sources.kafka.sides import topic_reader
 from engine.sources.kafka.topic_state import register
@@ -67,7 +66,6 @@ class KafkaControl:
             return infer(dsn, place, key)
 
     def register(self, connection: Connection, feed: Feed, model: KafkaConnector) -> FeedConflict | None:  # noqa: ARG002 - the feed names all
-        """See ``Control``."""
         register(connection, feed.log_feed)
         return None
 

@@ -114,7 +114,6 @@ class Keeper:
                     _free(kept)
 
     def __del__(self) -> None:
-        """Free all."""
         with _HELD.lock:
             for pieces in self._pieces.values():
                 for kept in pieces:

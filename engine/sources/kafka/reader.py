@@ -19,15 +19,13 @@ from engine.formats.port import FormatInvalid
 from engine.formats.records import RecordReader
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.postgres import shared_connection
-from engine.sources.chunks import NO_TS, Chunk
-from engine.sources.dating import Dated, dating_relations
-from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.dating import Dated, date_frame, dating_relations
+from engine.sources.feeds import NO_TS, Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.kafka.brokers.epochs import epoch_before
 from engine.sources.kafka.brokers.fetching.port import Fetched, RecordFields
-from engine.sources.kafka.chunks import CHUNK_RECORDS, DatedChunk, chunk_end, chunk_of, own_times
 from engine.sources.kafka.fetch_cache import Keeper, Reference, recalled
-from engine.sources.kafka.ranges import PIECE_BYTES, RangePart, Topic
-from engine.sources.kafka.records import SOURCE_KIND, date_changes, extract_event_times, read_records, require_whole_table
+from engine.sources.kafka.ranges import CHUNK_RECORDS, PIECE_BYTES, DatedChunk, RangePart, Topic, chunk_end, chunk_of, own_times
+from engine.sources.kafka.records import SOURCE_KIND, date_changes, read_records, require_whole_table
 from engine.sources.kafka.sides import PatientReader, topic_reader
 from engine.sources.kafka.topic_state import known_id, note
 from engine.sources.packets import Packet, encode_json
@@ -90,7 +88,7 @@ class _TopicState:
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaReader(UsualAnswers):
+class KafkaReader(FeedReader):
     """A ``FeedReader`` over a topic.
 
     Attributes:
@@ -220,7 +218,6 @@ class KafkaReader(UsualAnswers):
             yield Packet(0, "stats", first.index, split.partition, split.start, 0, None, None, request.now_ms, encode_json(stats))
 
     def receded(self, partition: int, position: int, end: int, *, is_committed: bool) -> EngineError:
-        """See ``FeedReader``."""
         return self._gone(f"partition {partition} was read up to {position}, and now ends at {end}", is_committed=is_committed)
 
     def epochs(self) -> Mapping[int, int]:
@@ -320,8 +317,8 @@ class KafkaReader(UsualAnswers):
         found = [own_times(records, None if skew is None else now_ms + skew) for skew in dict.fromkeys(skews)]
         whole = [relation for relation in self.relations if relation.event_time is not None]
         for relation, dating in zip(whole, dating_relations(whole), strict=True):
-            reader = self._topic_reader(dating, relation)
-            found.append(extract_event_times(records, reader, dating, self.place.record_columns, partition, now_ms))
+            raw, _ = read_records(records, self._topic_reader(dating, relation), dating, self.place.record_columns, partition)
+            found.append(date_frame(raw, dating, now_ms, is_text=False))
         return Dated.joined(found)
 
     def _dated(self, partition: int, start: int, end: int, wanted: int = DATED_AT_ONCE) -> DatedChunk:
@@ -377,7 +374,6 @@ class _Changes:
         self._read: dict[RelationSchema, tuple[pl.DataFrame, pl.DataFrame]] = {}
 
     def raw(self, relation: RelationSchema) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """See ``read_records``."""
         if relation not in self._read:
             self._read[relation] = read_records(self._records, self._readers[relation], relation, self._columns, self._partition)
         return self._read[relation]

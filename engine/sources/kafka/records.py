@@ -12,12 +12,12 @@ import polars as pl
 
 from engine.definition.sources.kafka import HEADER
 from engine.errors import TableTruncated
-from engine.formats.excerpting import excerpt_of_bytes
 from engine.formats.records import RecordReader
 from engine.frames.byte_texts import texts_of
 from engine.frames.clocks import I64
 from engine.plan.model import RelationSchema
 from engine.records.canonical import TYPED_FILE, empty_rejects, reject_rows
+from engine.records.excerpts import excerpt_of_bytes
 from engine.sources.dating import Dated, date_frame
 from engine.sources.kafka.brokers.fetching.port import HEADERS, Fetched
 
@@ -78,19 +78,6 @@ def require_whole_table(rejects: pl.DataFrame, relation: RelationSchema, topic: 
         f"would stay here. Delete the topic's records up to it, with kafka-delete-records.sh and {to}, and in other partitions what is older "
         "than the truncation; then start again: PUT /v1/queries/<name>?state=discard with its definition"
     )
-
-
-def extract_event_times(
-    records: Fetched,
-    reader: RecordReader,
-    relation: RelationSchema,
-    columns: Sequence[tuple[str, str]],
-    partition: int,
-    now_ms: int,
-) -> Dated:
-    """Return the event times of records for a relation of ``dating_relations``; see ``read_records``."""
-    raw, _ = read_records(records, reader, relation, columns, partition)
-    return date_frame(raw, relation, now_ms, is_text=False)
 
 
 def date_changes(raw: pl.DataFrame, relation: RelationSchema, now_ms: int) -> Dated:

@@ -16,14 +16,13 @@ from engine.definition.relations import EventTimeUnit
 from engine.definition.sources.kafka import KafkaPlace, Side
 from engine.errors import SourceUnavailable
 from engine.expressions.types.types import Schema
-from engine.formats.debezium.reader import DebeziumReader
-from engine.formats.debezium.settings import DebeziumSettings, Decimals
-from engine.formats.debezium.topic import ChangeReader
+from engine.formats.debezium.fields import DebeziumSettings, Decimals
+from engine.formats.debezium.reader import ChangeReader, DebeziumReader
 from engine.formats.format_list import reader_of
 from engine.formats.port import NO_REGISTRY, Reader, RegistryRefused, RegistryUnavailable, SchemaStore, SideConfig, SideName
 from engine.formats.records import RecordReader, TopicReader
 from engine.formats.registry.client import Registry
-from engine.formats.registry.connected import settings_of
+from engine.formats.registry.settings import settings_of
 from engine.plan.model import RelationSchema
 from engine.postgres.postgres import shared_connection
 

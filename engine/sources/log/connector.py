@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.plan.model import Feed, RelationSchema
-from engine.sources.connector import Connector
+from engine.sources.control import Connector
 from engine.sources.feeds import FeedReader
 from engine.sources.log.control import LogControl
 from engine.sources.log.reader import LogReader

@@ -49,14 +49,11 @@ class LogControl:
         set_retention(connection, feed.log_feed, model.retention)
 
     def is_empty(self, connection: Connection, feed: Feed) -> bool:
-        """See ``Control``."""
         found = find_feed(connection, feed.log_feed)
         return found is None or all(head.next_offset == 0 for head in heads(connection, found.id))
 
     def heads(self, connection: Connection, feeds: Collection[Feed]) -> Mapping[str, Sequence[Head]]:
-        """See ``Control``."""
         return feed_heads(connection, [feed.log_feed for feed in feeds])
 
     def delete(self, connection: Connection, feed: Feed) -> None:
-        """See ``Control``."""
         drop_feed(connection, feed.log_feed)

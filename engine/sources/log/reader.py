@@ -21,8 +21,7 @@ from engine.plan.model import Feed, RelationSchema
 from engine.postgres.incarnation import cut_off
 from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import LOGGED, cast_columns, empty_rejects
-from engine.sources.chunks import Chunk
-from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.packets import Packet
 from engine.sources.shaping import Piece, shape
 
@@ -68,7 +67,7 @@ _PAYLOAD_SQL = "SELECT payload FROM log.batch WHERE feed_id = %s AND partition =
 
 
 @dataclass(frozen=True, slots=True)
-class LogReader(UsualAnswers):
+class LogReader(FeedReader):
     """A ``FeedReader`` over the log of a source."""
 
     dsn: str
@@ -86,7 +85,6 @@ class LogReader(UsualAnswers):
             return {head.partition: _first_at(connection, feed.id, head, start) for head in heads}
 
     def ends(self) -> Mapping[int, int]:
-        """See ``FeedReader``."""
         with shared_connection(self.dsn) as connection:
             return {head.partition: head.next_offset for head in log.heads(connection, self._find(connection).id)}
 
@@ -106,11 +104,9 @@ class LogReader(UsualAnswers):
 
     @property
     def is_asked_in_one_statement(self) -> bool:
-        """See ``FeedReader``."""
         return True
 
     def chunks_of(self, unread: Unread, partition: int, start: int, limit: Limit) -> list[Chunk]:
-        """See ``FeedReader``."""
         self._check_heads([log.Head(partition, unread.start_offset, start)], partition, start)
         return _coalesce([part for row in unread.batches for part in _marked(row)], start, limit)
 
@@ -129,11 +125,9 @@ class LogReader(UsualAnswers):
         return end
 
     def splits(self, partition: int, start: int, end: int) -> list[Split]:
-        """See ``FeedReader``."""
         return [Split(partition, first, min(first + SPLIT_ROWS, end)) for first in range(start, end, SPLIT_ROWS)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
-        """See ``FeedReader``."""
         place = self.fetchable(split)
         if request.fetched is not None and (found := request.fetched.batches.get(place)) is not None:
             parts = (log.cut_batch(base, payload, split.start, split.end) for base, payload in found)
@@ -151,11 +145,9 @@ class LogReader(UsualAnswers):
 
     @property
     def is_announced(self) -> bool:
-        """See ``FeedReader``."""
         return True
 
     def fetchable(self, split: Split) -> LogSplit:
-        """See ``FeedReader``."""
         return LogSplit(self.feed.log_feed, split.partition, split.start, split.end)
 
     def _find(self, connection: Connection) -> log.FeedRow:
@@ -218,7 +210,6 @@ def _marked(row: LogBatch) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _event_times(connection: Connection, feed_id: int, partition: int, base: int) -> I64:
-    """Return the event times of a batch."""
     with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
         row = cursor.execute(_PAYLOAD_SQL, (feed_id, partition, base)).fetchone()
     if row is None:

@@ -18,11 +18,9 @@ from engine.frames.hashing import key_hash
 from engine.log import storage as log
 from engine.operators.tasks.chain import running_schema
 from engine.operators.tasks.replay import OPERATOR, RECORD, STAGE, decoded
-from engine.plan.model import Feed, Plan
-from engine.plan.task_keys import task_key
+from engine.plan.model import Feed, Plan, task_key
 from engine.postgres.postgres import shared_connection
-from engine.sources.chunks import NO_TS, Chunk
-from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import NO_TS, Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.packets import Packet, encode_json
 
 CHUNK_ROWS = 1_000
@@ -41,7 +39,7 @@ def can_replay(plan: Plan) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayReader(UsualAnswers):
+class ReplayReader(FeedReader):
     """A ``FeedReader`` over a query's replays.
 
     Attributes:
@@ -54,11 +52,9 @@ class ReplayReader(UsualAnswers):
 
     @property
     def is_announced(self) -> bool:
-        """See ``FeedReader``."""
         return True
 
     def starts(self, start: Start) -> Mapping[int, int]:  # noqa: ARG002 - replays are read from their beginning
-        """See ``FeedReader``."""
         return {}
 
     def ends(self) -> Mapping[int, int]:
@@ -80,11 +76,9 @@ class ReplayReader(UsualAnswers):
         return [Chunk(end, end - start, (end - start) * RECORD_BYTES, NO_TS)] if end > start else []
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - they have no place in the merge
-        """See ``FeedReader``."""
         return end
 
     def splits(self, partition: int, start: int, end: int) -> list[Split]:
-        """See ``FeedReader``."""
         return [Split(partition, start, end)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:

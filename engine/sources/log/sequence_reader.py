@@ -13,15 +13,13 @@ from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.frames.frames import HEAD
 from engine.log import storage as log
-from engine.log.feed_ends import TOLD, feed_ends
 from engine.log.marks import read_marks
-from engine.log.sequences import BLOCKS_SQL, LANE_PARTITION, read_sequence
+from engine.log.sequences import BLOCKS_SQL, LANE_PARTITION, TOLD, feed_ends, read_sequence
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.incarnation import cut_off
 from engine.postgres.postgres import Connection, shared_connection
 from engine.records.canonical import LOGGED, empty_rejects
-from engine.sources.chunks import Chunk
-from engine.sources.feeds import Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.log.reader import CHUNK_BYTES, CHUNK_ROWS, LOOK_AHEAD_BATCHES, PIECE_BYTES, PIECE_ROWS, SPLIT_ROWS
 from engine.sources.packets import Packet
 from engine.sources.shaping import Piece, shape
@@ -51,7 +49,7 @@ class SequenceSplit(Split):
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceReader(UsualAnswers):
+class SequenceReader(FeedReader):
     """A ``FeedReader`` over the log of a derived relation. It has one partition, whatever the number of its producer's tasks."""
 
     dsn: str
@@ -59,7 +57,6 @@ class SequenceReader(UsualAnswers):
 
     @property
     def is_announced(self) -> bool:
-        """See ``FeedReader``."""
         return True
 
     def starts(self, start: Start) -> Mapping[int, int]:
@@ -108,7 +105,6 @@ class SequenceReader(UsualAnswers):
         return chunks
 
     def first_at(self, partition: int, start: int, end: int, bound_ms: int) -> int:  # noqa: ARG002 - the port's; there is one partition
-        """See ``FeedReader``."""
         with shared_connection(self.dsn) as connection:
             feed_id, _, _ = self._find(connection)
             params = {"feed_id": feed_id, "start": start, "end": end, "bound": bound_ms}
@@ -150,7 +146,6 @@ class SequenceReader(UsualAnswers):
         return [*splits[:-1], SequenceSplit(LANE_PARTITION, first, end, until_head=until_head)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
-        """See ``FeedReader``."""
         with shared_connection(self.dsn) as connection:
             feed_id, _, _ = self._find(connection)
             frames = read_sequence(connection, feed_id, split.start, split.end)

@@ -38,7 +38,6 @@ class QueryPart:
     """A query's batch, or a part of it.
 
     Attributes:
-        query_number: in its slot.
         spec: its encoded ``SourceSpec``.
         batch_id: number of the batch, counted per checkpoint.
         group: the splits to read; None: planning failed.

@@ -29,8 +29,6 @@ class RunningQuery(LaunchedQuery):
         moving: lock held while it moves from one slot to another.
 
     Args:
-        context: its launch, with the state that it resumes from.
-        requirements: see ``LaunchedQuery``.
         parallel: how many Spark tasks do a stage of a large batch.
     """
 

@@ -17,7 +17,8 @@ offset log holds the number of a cycle, and nobody reads it. The planning proces
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ from pyspark.sql.types import StructType
 
 from engine.errors import SourceUnavailable
 from engine.log.backlogs import UnreadLook
-from engine.log.feed_ends import feed_ends
+from engine.log.sequences import feed_ends
 from engine.postgres.postgres import shared_connection
 from engine.runtime.failures import marked
 from engine.runtime.launches.committing import MAX_SHARED
@@ -40,7 +41,6 @@ from engine.sources.packets import PACKET_DDL, packet_batches
 from engine.spark.streams.cycle_work import CyclePartition, QueryPart, cycle_packets, error_text
 from engine.spark.streams.notification import Notification
 from engine.spark.streams.planned import Ends, Planned, looked_at
-from engine.spark.streams.silence import Silence
 
 FORMAT: Final = "slackwater"
 
@@ -322,3 +322,45 @@ def _ends_of(dsn: str, names: frozenset[str]) -> Ends:
     except SourceUnavailable:
         with shared_connection(dsn) as connection:
             return feed_ends(connection, names)
+
+
+PATIENCE_S = 0.5
+"""After this time the call returns to Spark, so that Spark can stop a query."""
+
+RECENT_S = 2.0
+"""For this time after new data, looks at a feed are frequent, so that a steady trickle of records is not delayed."""
+
+SHORT_S, LONG_S = 0.03, 0.2
+
+
+class Silence:
+    """The time since data last came, and the waits until more comes, in the planning process: a look costs two short statements.
+
+    If Spark waited, it would ask every 50 ms: each time a call over a socket and a line in its log, 2 % of a core for an idle query.
+
+    Args:
+        sleep: sleeps for a number of seconds, or less.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._broken_at = clock()
+
+    def broken(self) -> None:
+        """Record that data has come."""
+        self._broken_at = self._clock()
+
+    def wait(self, is_over: Callable[[], bool], is_notified: Callable[[], bool] = lambda: False) -> None:
+        """Look repeatedly until data has come, or ``PATIENCE_S`` has passed.
+
+        Args:
+            is_over: looks for data.
+            is_notified: whether a notification ends a sleep; asked before each sleep.
+        """
+        deadline = self._clock() + PATIENCE_S
+        while (now := self._clock()) < deadline:
+            self._sleep(deadline - now if is_notified() else SHORT_S if now - self._broken_at < RECENT_S else LONG_S)
+            if is_over():
+                self.broken()
+                return

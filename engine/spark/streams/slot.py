@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from uuid import uuid4
 
 import structlog
@@ -26,20 +26,45 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from engine.postgres.sink_link import SinkLink
+from engine.postgres.postgres import SinkLink
 from engine.runtime.blob_files import BlobFolder
 from engine.runtime.failures import BatchFailed, decoded, spark_failure
-from engine.runtime.launches.committing import QueryBatch, commit_cycle
-from engine.runtime.limits.execution_mode import ExecutionMode
+from engine.runtime.launches.committing import Committing, QueryBatch, commit_cycle
+from engine.runtime.limits.batch_size import ExecutionMode
+from engine.runtime.planning.source_spec import SourceSpec
+from engine.runtime.stages import StageWork
 from engine.sources.packets import PACKET_DDL, Packet, unpack
 from engine.spark.cluster import is_cluster
 from engine.spark.streams.flight import Flight
-from engine.spark.streams.leftovers import remember_callback, sweep
 from engine.spark.streams.notification import hang, notify
-from engine.spark.streams.reports import spark_phases
 from engine.spark.streams.scheduling import FOLDER_OPTION, FORMAT, LOOKED, register_for_pool
-from engine.spark.streams.slot_query import SlotQuery
-from engine.spark.streams.stopping import stop_stream
+from engine.spark.streams.stopping import remember_callback, spark_phases, stop_stream, sweep
+
+
+class SlotQuery(Committing, Protocol):
+    """A query, as its slot sees it. ``LaunchedQuery`` says what each method does."""
+
+    def resume(self, link: SinkLink, blobs: BlobFolder | None, mode: ExecutionMode, cores: int) -> SourceSpec: ...
+
+    def stages(self, batch_id: int) -> Sequence[StageWork]: ...
+
+    @property
+    def is_overlapped(self) -> bool: ...
+
+    @property
+    def parallel(self) -> int:
+        """How many Spark tasks do a stage of a large batch."""
+
+    @property
+    def is_resized(self) -> bool: ...
+
+    @property
+    def is_active(self) -> bool: ...
+
+    def postponed(self) -> None: ...
+
+    def shrink_to_retry(self, error: BaseException) -> bool: ...
+
 
 LOCK_S: Final = 20.0
 """How long a commit of a shared slot waits for a lock on a query's tables: the other queries wait as long."""
@@ -61,8 +86,6 @@ class Slot:
     """One stream. Create it, add its first queries, start it. Methods may be called from any thread.
 
     Args:
-        dsn: the database of results.
-        name: of the stream.
         pool: number of a shared slot, for any number of queries; None: a slot of one query.
         is_trial: one query, with batches as small as in a shared slot.
         on_end: called in a separate thread when the stream ends without a call of ``stop``.

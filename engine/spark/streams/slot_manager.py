@@ -8,7 +8,7 @@ places (``TRIALS``), so that a trial never waits for heavy queries.
 
 If a shared slot ends while it has queries, one of them may be the suspect: the one that a worker recorded for a stall or for too much
 memory (``engine.runtime.limits.watchdog``). Without such a record, all queries with a planned batch are suspects. Each suspect retries its
-batch alone, a few at a time. A query whose slot ends again fails with the reason (``engine.runtime.crash_errors``); the other suspects
+batch alone, a few at a time. A query whose slot ends again fails with the reason (``engine.runtime.failures``); the other suspects
 return to a shared slot. Queries that are no suspects return at once. The next launches of a failed query also begin alone, and the query
 shares again after a commit.
 """
@@ -30,8 +30,7 @@ from pyspark.sql import SparkSession
 
 from engine.errors import EngineError, ExternalError, InternalError
 from engine.plan.model import Plan
-from engine.runtime.crash_errors import BETTER_ALONE, crash_error
-from engine.runtime.failures import WorkerLost, decoded
+from engine.runtime.failures import BETTER_ALONE, WorkerLost, crash_error, decoded
 from engine.runtime.launches.launch_state import Launch
 from engine.runtime.launches.run_options import RunOptions
 from engine.spark.streams.running_query import RunningQuery
@@ -64,12 +63,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 class SlotManager:
-    """The slots of one session.
-
-    Args:
-        dsn: the database of feeds and results.
-        is_alive: whether the session still works.
-    """
+    """The slots of one session."""
 
     def __init__(self, spark: SparkSession, dsn: str, is_alive: Callable[[], bool]) -> None:
         self._spark, self._dsn, self._is_alive = spark, dsn, is_alive

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.sql.bounds import Bounds
 from engine.sql.expressions.values import ValueCursor
 from engine.sql.faults import SyntaxFault
+from engine.sql.lexing.cursor import Bounds
 from engine.sql.lexing.tokens import Token, tokens_of
 from engine.sql.tree import Between, Binary, Boolean, Chain, In, Is, Like, Negative, Node, Not, Null, Paren, Text
 
@@ -69,7 +69,6 @@ class ExpressionCursor(ValueCursor):
     """A cursor that knows expressions."""
 
     def expression(self) -> Node:
-        """Read an expression."""
         token, behind = self.token, self.ahead()
         if behind.is_sign(",", ")", "]") and token.kind != "sign" and token.word != "NOT":
             return self.value()  # alone, as in most lists: no operator needs to be looked for

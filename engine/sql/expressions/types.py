@@ -2,10 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from engine.sql.faults import SyntaxFault
 from engine.sql.lexing.cursor import Cursor
 from engine.sql.tree import Cast, FieldType, TypeName
-from engine.sql.type_names import TYPE_PHRASES, TYPE_WORDS
+
+_WRITTEN: Final = {
+    "INT": "INT INTEGER INT4 INT32",
+    "BIGINT": "BIGINT LONG INT64",
+    "DOUBLE": "DOUBLE FLOAT8",
+    "FLOAT": "FLOAT REAL FLOAT4",
+    "DECIMAL": "DECIMAL NUMERIC DEC NUMBER FIXED",
+    "TEXT": "TEXT STRING LONGTEXT MEDIUMTEXT TINYTEXT CLOB",
+    "VARCHAR": "VARCHAR NVARCHAR NVARCHAR2 VARCHAR2",
+    "CHAR": "CHAR CHARACTER NCHAR",
+    "BOOLEAN": "BOOLEAN BOOL",
+    "TIMESTAMP": "TIMESTAMP",
+    "TIMESTAMPTZ": "TIMESTAMPTZ",
+    "DATETIME": "DATETIME",
+    "DATE": "DATE",
+    "TIME": "TIME",
+    "BINARY": "BINARY",
+    "VARBINARY": "VARBINARY BYTEA BLOB",
+    "ARRAY": "ARRAY",
+    "MAP": "MAP",
+    "STRUCT": "STRUCT",
+}
+
+TYPE_WORDS: Final = {word: name for name, words in _WRITTEN.items() for word in words.split()}
+"""A type's word, in upper case → as it is printed. Other words are printed as they are written."""
+
+TYPE_PHRASES: Final = {
+    ("DOUBLE", "PRECISION"): "DOUBLE",
+    ("CHARACTER", "VARYING"): "VARCHAR",
+    ("CHAR", "VARYING"): "VARCHAR",
+    ("TIMESTAMP", "WITH", "TIME", "ZONE"): "TIMESTAMPTZ",
+    ("TIMESTAMP", "WITHOUT", "TIME", "ZONE"): "TIMESTAMP",
+}
+"""Types of several words."""
 
 
 class TypeCursor(Cursor):
@@ -35,7 +70,6 @@ class TypeCursor(Cursor):
         return found
 
     def type_name(self) -> TypeName:
-        """Read a type."""
         start = self.token.start
         found = self._named_type(start)
         while True:

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from engine.sql.bounds import Bounds
 from engine.sql.faults import FaultKind, ListTooLong, Misspelt, SyntaxFault, meant
 from engine.sql.lexing.tokens import Token
 from engine.sql.tree import Identifier, Node, Span, Text
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds that are kept while a text is read.
+
+    Attributes:
+        nesting: brackets, CASEs and prefix operators inside each other.
+        depth: levels of the tree, in which a chain of AND, OR or || is one.
+        values: of one IN.
+        arguments: of one call and of one ||, and branches of one CASE.
+    """
+
+    nesting: int
+    depth: int
+    values: int
+    arguments: int
+
 
 _TRIED: Final[dict[str, FaultKind]] = {
     "AS": "alias", "=>": "argument_name", "{": "parameter", ":": "parameter", "?": "parameter",
@@ -43,7 +61,6 @@ class Cursor:
 
     @property
     def token(self) -> Token:
-        """The next token."""
         return self._tokens[self._at]
 
     def ahead(self, distance: int = 1) -> Token:

@@ -59,7 +59,6 @@ class ClauseCursor(ExpressionCursor):
         return self.text() if self.token.kind == "text" else self.name(what)
 
     def need_text(self, what: str) -> Text:
-        """Read a text."""
         if self.token.kind != "text":
             raise self.unfit(what)
         return self.text()

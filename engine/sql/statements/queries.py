@@ -23,7 +23,6 @@ class QueryCursor(JoinCursor):
     """A cursor that knows queries."""
 
     def query(self) -> Select:
-        """Read a query."""
         start = self.token.start
         self.need_word("SELECT")
         if self.token.word == "DISTINCT":

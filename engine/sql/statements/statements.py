@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Final, Literal
 
-from engine.sql.bounds import Bounds
 from engine.sql.expressions.expressions import check_depth, check_nesting
 from engine.sql.faults import SyntaxFault
+from engine.sql.lexing.cursor import Bounds
 from engine.sql.lexing.tokens import statement_tokens
 from engine.sql.statement_tree import (
     AssertRelation,
@@ -65,7 +65,6 @@ class StatementCursor(LookingCursor):
     has_parameters = True
 
     def statement(self) -> Statement:
-        """Read a statement."""
         token = self.token
         if token.word == "SELECT":
             return self.query()

@@ -42,15 +42,12 @@ class Directories:
         return str(self.root)
 
     def below(self, name: str) -> Self:
-        """See ``StateStore``."""
         return type(self)(self.root / name)
 
     def task(self, folder: str, hashing: KeyHash = UNSEEDED) -> FileSegmentStore:
-        """See ``StateStore``."""
         return FileSegmentStore(self.root / folder, hashing=hashing)
 
     def listed(self) -> list[Stored]:
-        """See ``StateStore``."""
         found: list[Stored] = []
         try:
             self._list(self.root, (), found)
@@ -87,11 +84,9 @@ class Directories:
                 directory = directory.parent
 
     def clear(self) -> None:
-        """See ``StateStore``."""
         self.remove([found.name for found in self.listed()])
 
     def owner(self, name: str) -> bytes | None:
-        """See ``StateStore``."""
         try:
             return self._owner(name).read_bytes()
         except FileNotFoundError:
@@ -109,7 +104,6 @@ class Directories:
             raise ExternalError(f"{file} cannot be written: {error.strerror}") from error
 
     def forget_owner(self, name: str) -> None:
-        """See ``StateStore``."""
         with suppress(OSError):
             self._owner(name).unlink(missing_ok=True)
 
@@ -140,7 +134,6 @@ class Directories:
 
     @property
     def is_nearly_full(self) -> bool:
-        """See ``StateStore``."""
         try:
             usage = shutil.disk_usage(self.root)
         except OSError:

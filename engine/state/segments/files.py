@@ -26,8 +26,7 @@ import pyarrow as pa
 
 from engine.errors import STATE_CURE, DiskFull, ExternalError, StateCorrupt
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.state.segments.ports import SEGMENT_SUFFIX
-from engine.state.segments.segment_ids import checksum_of, new_id
+from engine.state.segments.ports import SEGMENT_SUFFIX, checksum_of, new_id
 
 CACHED_SEGMENTS: Final = 256
 """Open segments per store. They are memory-mapped: the pages are the kernel's to keep, this only bounds mappings."""
@@ -83,7 +82,6 @@ class FileSegmentStore:
         return segment_id
 
     def load(self, segment_id: str) -> pl.DataFrame:
-        """See ``SegmentStore``."""
         cached = self._open.get(segment_id)
         if cached is not None:
             self._open.move_to_end(segment_id)
@@ -103,7 +101,6 @@ class FileSegmentStore:
         return frame
 
     def release(self, segment_ids: Collection[str]) -> None:
-        """See ``SegmentStore``."""
         for segment_id in segment_ids:
             self._open.pop(segment_id, None)
 
@@ -191,7 +188,7 @@ def _mapped(path: Path) -> pl.DataFrame:
         return frame_of(pa.ipc.open_file(source), path.stem)
 
 
-def frame_of(reader: pa.RecordBatchFileReader, segment_id: str) -> pl.DataFrame:
+def frame_of(reader: pa.RecordBatchFileReader | pa.RecordBatchStreamReader, segment_id: str) -> pl.DataFrame:
     """Return what a reader of Arrow's has, without a copy.
 
     Raises:
@@ -199,5 +196,5 @@ def frame_of(reader: pa.RecordBatchFileReader, segment_id: str) -> pl.DataFrame:
     """
     frame = pl.from_arrow(reader.read_all())
     if not isinstance(frame, pl.DataFrame):
-        raise StateCorrupt(f"segment {segment_id} is not a table")
+        raise StateCorrupt(f"segment {segment_id} is not a table. {STATE_CURE}")
     return frame

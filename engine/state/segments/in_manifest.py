@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from engine.errors import STATE_CURE, StateCorrupt
 from engine.frames.hashing import KeyHash
-from engine.state.segments.ports import SegmentStore, named_segments
-from engine.state.segments.segment_ids import checksum_of, new_id
+from engine.state.segments.files import frame_of
+from engine.state.segments.ports import SEGMENT_SUFFIX, SegmentStore, checksum_of, named_segments, new_id, task_folder
 
 INLINE: Final = "inline"
 """In a manifest: the segments that it holds."""
@@ -56,7 +56,6 @@ class ManifestSegmentStore:
 
     @property
     def hashing(self) -> KeyHash:
-        """See ``SegmentStore``."""
         return self._behind.hashing
 
     @property
@@ -81,7 +80,6 @@ class ManifestSegmentStore:
         return segment_id
 
     def load(self, segment_id: str) -> pl.DataFrame:
-        """See ``SegmentStore``."""
         frame = self._frames.get(segment_id)
         if frame is not None:
             return frame
@@ -122,9 +120,18 @@ def _decoded(segment_id: str, text: str) -> pl.DataFrame:
         found = f"{zlib.crc32(content):08x}"
         if found != checksum_of(segment_id):
             raise StateCorrupt(f"segment {segment_id} is damaged in its manifest: its checksum is {found}. {STATE_CURE}")
-        frame = pl.from_arrow(pa.ipc.open_stream(content).read_all())
+        return frame_of(pa.ipc.open_stream(content), segment_id)
     except (zlib.error, binascii.Error, pa.ArrowInvalid) as error:
         raise StateCorrupt(f"segment {segment_id} is damaged in its manifest: {error}. {STATE_CURE}") from error
-    if not isinstance(frame, pl.DataFrame):
-        raise StateCorrupt(f"segment {segment_id} is not a table. {STATE_CURE}")
-    return frame
+
+
+def names_of(folder: str, manifests: Mapping[tuple[int, int], Mapping[str, Any] | None]) -> Iterable[str]:
+    """Yield the names, below a checkpoint, of all segments that the manifests of tasks name and do not hold themselves.
+
+    Args:
+        folder: of the layout.
+        manifests: (stage, task) → manifest.
+    """
+    for (stage, task), manifest in manifests.items():
+        for segment_id in stored_segments(manifest):
+            yield f"{task_folder(folder, stage, task)}/{segment_id}{SEGMENT_SUFFIX}"

@@ -11,11 +11,7 @@ from engine.frames.hashing import UNSEEDED, KeyHash
 
 
 class MemorySegmentStore:
-    """Keeps frames in a dictionary. What is released goes at the next ``purge``, so that older manifests can still be loaded.
-
-    Args:
-        hashing: see ``SegmentStore``.
-    """
+    """Keeps frames in a dictionary. ``purge`` removes the released ones; until then older manifests can be loaded."""
 
     def __init__(self, hashing: KeyHash = UNSEEDED) -> None:
         self.hashing = hashing

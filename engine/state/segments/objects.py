@@ -25,9 +25,8 @@ import pyarrow as pa
 from engine.errors import STATE_CURE, StateCorrupt, StateUnavailable
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.state.segments.files import FileSegmentStore, frame_of
-from engine.state.segments.ports import FIRST_SEGMENTS, OWNERS, SEGMENT_SUFFIX, Stored
+from engine.state.segments.ports import FIRST_SEGMENTS, OWNERS, SEGMENT_SUFFIX, Stored, checksum_of
 from engine.state.segments.segment_cache import SegmentCache, note_use
-from engine.state.segments.segment_ids import checksum_of
 
 SCHEMES: Final = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
 """Of URLs, and how the client's environment variables begin."""
@@ -69,15 +68,12 @@ class Objects:
         return self._address("")
 
     def below(self, name: str) -> Self:
-        """See ``StateStore``."""
         return replace(self, path=self._key(name))
 
     def task(self, folder: str, hashing: KeyHash = UNSEEDED) -> ObjectSegmentStore:
-        """See ``StateStore``."""
         return ObjectSegmentStore(self.below(folder), hashing)
 
     def listed(self) -> list[Stored]:
-        """See ``StateStore``."""
         within = f"{self.path}/" if self.path else None
         found: list[dict[str, Any]] = self._call(lambda client: _obstore().list(client, within).collect(), reads=READS)
         start = len(self.path) + 1 if self.path else 0
@@ -85,7 +81,6 @@ class Objects:
         return [Stored(name, size) for name, size in names if _is_segment(name)]
 
     def remove(self, names: Collection[str]) -> None:
-        """See ``StateStore``."""
         keys = [self._key(name) for name in names]
         if keys:
             self._call(lambda client: _delete(client, keys))
@@ -93,22 +88,18 @@ class Objects:
             self.copy_of(key).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """See ``StateStore``."""
         self.remove([found.name for found in self.listed()])
 
     def owner(self, name: str) -> bytes | None:
-        """See ``StateStore``."""
         try:
             return self.get(_owner(name))
         except StateCorrupt:  # there is none
             return None
 
     def note_owner(self, name: str, content: bytes) -> None:
-        """See ``StateStore``."""
         self.put(_owner(name), content)
 
     def forget_owner(self, name: str) -> None:
-        """See ``StateStore``."""
         self._call(lambda client: _delete(client, [self._key(_owner(name))]))
 
     def copy(self, names: Collection[str], target: Self) -> None:
@@ -118,7 +109,6 @@ class Objects:
 
     @property
     def is_nearly_full(self) -> bool:
-        """See ``StateStore``."""
         return False
 
     def put(self, name: str, content: bytes | memoryview, *, is_new: bool = False) -> bool:
@@ -190,19 +180,13 @@ class Objects:
 
 
 class ObjectSegmentStore(FileSegmentStore):
-    """Segments of a task as objects, of which files are copies.
-
-    Args:
-        place: of the task.
-        hashing: see ``SegmentStore``.
-    """
+    """Segments of a task as objects, of which files are copies."""
 
     def __init__(self, place: Objects, hashing: KeyHash = UNSEEDED) -> None:
         super().__init__(place.copy_of(place.path), hashing=hashing)
         self._place = place
 
     def load(self, segment_id: str) -> pl.DataFrame:
-        """See ``SegmentStore``."""
         if segment_id in self._open:
             return super().load(segment_id)
         path = self._path(segment_id)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
+import time
+import zlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
@@ -79,7 +82,6 @@ class Stored:
 
     Attributes:
         name: below the store's root: ``[<checkpoint>/]<folder>/<stage>/<task>/<id>.arrow``.
-        size_bytes: as stored.
     """
 
     name: str
@@ -144,11 +146,18 @@ class StateStore(Protocol):
 
 
 def task_folder(folder: str, stage: int, task: int) -> str:
-    """Return the name of a task's folder below a checkpoint.
-
-    Args:
-        folder: of the layout.
-        stage: its index.
-        task: its ordinal.
-    """
+    """Return the name of a task's folder below a checkpoint."""
     return f"{folder}/{stage}/{task}"
+
+
+_CHECKSUM_AT: Final = len("000000000000-00000000-")
+
+
+def new_id(content: bytes | memoryview) -> str:
+    """Return a new id: ``<seconds since 1970, 12 digits>-<8 random hex digits>-<CRC-32 of the content>``."""
+    return f"{int(time.time()):012d}-{secrets.token_hex(4)}-{zlib.crc32(content):08x}"
+
+
+def checksum_of(segment_id: str) -> str:
+    """Return the checksum in an id."""
+    return segment_id[_CHECKSUM_AT:]

@@ -18,12 +18,7 @@ from engine.state.sorted.steps import merged_in_steps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HashSegment(Segment):
-    """A manifest entry.
-
-    Attributes:
-        min_hash: smallest hash.
-        max_hash: greatest hash.
-    """
+    """A manifest entry."""
 
     min_hash: int
     max_hash: int
@@ -51,7 +46,6 @@ class HashSegments:
     """The segments of one operator.
 
     Args:
-        store: where segments live.
         state: what ``snapshot`` returned, or None.
         column: the hash; rows that belong together agree in it.
         step_rows: how many are merged at once; None: ``MERGED_AT_ONCE``.

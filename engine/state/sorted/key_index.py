@@ -28,10 +28,6 @@ class IndexSegment(Segment):
     """A manifest entry of an index.
 
     Attributes:
-        min_ts: smallest event time.
-        max_ts: greatest event time.
-        min_hash: smallest key hash.
-        max_hash: greatest key hash.
         oldest_delete: smallest event time of a tombstone, None for none.
     """
 
@@ -76,7 +72,6 @@ class KeyIndex:
     equal hash, the one with the greatest position counts.
 
     Args:
-        store: where segments live.
         state: what ``snapshot`` returned, or None.
         is_by_time: False: one row per key, the latest by arrival (V7).
         key_columns: payload columns of the key, which tell keys of one hash apart; none: rows are known by their hash alone.

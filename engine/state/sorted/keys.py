@@ -135,14 +135,7 @@ def united(first: pl.Series, second: pl.Series) -> pl.Series:
 
 
 def _split(hashes: U64, columns: Sequence[pl.Series], numbers: I64, others: I64) -> tuple[Keys, I64]:
-    """Give keys that share a hash numbers of their own.
-
-    Args:
-        hashes: of the rows.
-        columns: their key's columns.
-        numbers: of each row's hash.
-        others: rows whose key is not that of the first row with its hash.
-    """
+    """Give keys that share a hash numbers of their own; ``others``: rows whose key is not that of the first row with its hash."""
     rows = np.flatnonzero(np.isin(numbers, numbers[others]))
     known: dict[int, dict[Any, int]] = {}
     places = np.zeros(len(numbers), np.int64)
@@ -158,13 +151,7 @@ def _split(hashes: U64, columns: Sequence[pl.Series], numbers: I64, others: I64)
 
 
 def _whole(firsts: I64, numbers: I64, columns: Sequence[pl.Series]) -> I64:
-    """Return a row of each number, one without a null where there is any: what has one would pass for every key of its hash.
-
-    Args:
-        firsts: the first row of each number.
-        numbers: of the rows.
-        columns: the key's columns in them.
-    """
+    """Return a row of each number, one without a null where there is any: what has one would pass for every key of its hash."""
     is_partial = np.zeros(len(numbers), np.bool_)
     for column in columns:
         if column.null_count():

@@ -31,7 +31,6 @@ class LatestByKey:
         key: names of the key's columns.
         further: columns that keep rows of one key apart.
         state: what ``snapshot`` returned, or None.
-        store: where segments live.
     """
 
     def __init__(

@@ -37,7 +37,6 @@ class LatestIndex:
     A delete hides older rows, and goes when a merge leaves nothing older that it could hide.
 
     Args:
-        store: where segments live.
         state: what ``snapshot`` returned, or None.
         hashes: the columns that identify a row, ``_key_hash`` first.
         key_columns: payload columns of the key, which tell rows of equal hashes apart.
@@ -114,7 +113,6 @@ class LatestTable:
         key_columns: those of them that are its key.
         retention_ms: R of V1, or None: nothing is too old.
         state: what ``snapshot`` returned, or None.
-        store: where segments live.
         is_by_time: a change that is older than the key's latest is ignored (TT2); False: the latest is the last by arrival (V7).
     """
 

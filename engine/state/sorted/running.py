@@ -102,13 +102,7 @@ def _differ(values: pl.Series, others: pl.Series) -> NDArray[np.bool_]:
 
 
 def grouped(frame: pl.DataFrame, hashes: str, keys: Sequence[str]) -> tuple[pl.DataFrame, Groups]:
-    """Bring the rows of each group together, in the order in which they stand.
-
-    Args:
-        frame: the rows.
-        hashes: column with the hash of each one's group.
-        keys: the group's columns: two groups can share a hash.
-    """
+    """Bring the rows of each group together, in the order in which they stand. Two groups can share a hash: ``keys`` decide."""
     found = ascending(frame, hashes)
     own = found.get_column(hashes).to_numpy()
     is_other = own[1:] != own[:-1]

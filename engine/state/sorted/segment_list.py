@@ -38,7 +38,6 @@ class Segment:
 
     Attributes:
         segment: id in the store.
-        rows: rows saved.
         is_continued: it and the segment before it were made by one merge: they are one run.
     """
 
@@ -84,7 +83,6 @@ class SegmentList(Generic[S]):
 
     Args:
         kind: what an entry says.
-        store: where segments live.
         state: what ``snapshot`` returned, or None.
         step_rows: how many rows are merged at once; None: ``MERGED_AT_ONCE``.
     """

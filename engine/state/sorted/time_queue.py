@@ -25,7 +25,6 @@ class QueueSegment(Segment):
 
     Attributes:
         min_ts: smallest event time of the rows that are left.
-        max_ts: greatest event time.
         consumed: leading rows that were taken.
     """
 
@@ -65,7 +64,6 @@ class TimeQueue:
     """Rows waiting, by (``_ts``, arrival); arrival is the order of appending.
 
     Args:
-        store: where segments live.
         state: what ``snapshot`` returned, or None.
         step_rows: how many are merged at once, and so held in memory; more make several segments of one run. None: ``MERGED_AT_ONCE``.
     """

@@ -44,7 +44,6 @@ class Versions:
     """Answers to a batch of lookups.
 
     Attributes:
-        status: one code per probe.
         rows: row in ``versions`` of each answer; -1 unless the status is ``MATCHED``.
         versions: the versions of the touched keys with their payload.
         valid_to: time of the next version, ``AFTER_ALL_TIME`` for none; only where asked for.
@@ -79,7 +78,6 @@ class VersionedTable:
         key_columns: those of them that are its key.
         retention_ms: R of V1, or None for an unversioned table.
         state: what ``snapshot`` returned, or None.
-        store: where segments live.
         keeps_deletes: whether reads tell a deleted key from one that never was.
     """
 

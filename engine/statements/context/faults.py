@@ -80,7 +80,6 @@ class Faults:
             self.add(fault)
 
     def add(self, fault: StatementFault) -> None:
-        """Gather a fault."""
         self.listed.extend(fault.all)
 
     def is_within(self, node: Node) -> bool:

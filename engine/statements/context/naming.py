@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.expressions.names import NAME_PATTERN
+from engine.expressions.model import NAME_PATTERN
 from engine.sql.tree import Identifier, Node, Text
 from engine.statements.context.faults import StatementRefused, StatementUnsupported
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -149,9 +149,6 @@ def relation_of(name: Identifier, session: Session) -> SqlRelation:
         detail = f"there is no stream or table {folded(name)}{hint(folded(name), session.relations)}"
         raise StatementRefused("unknown_relation", detail, name)
     return relation
-
-
-Resolve = Callable[[Column], Node]
 
 
 @dataclass

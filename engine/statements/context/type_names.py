@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.expressions.suggestions import meant
-from engine.expressions.types.types import ColumnType, ScalarKind, decimal, parse_type, scalar
+from engine.expressions.types.types import ColumnType, ScalarKind, decimal, parse_type
 from engine.sql.tree import FieldType, Identifier, Node, TypeName
 from engine.statements.context.faults import Faults, StatementRefused, StatementUnsupported
 from engine.statements.context.naming import folded
@@ -24,10 +24,6 @@ _WRITTEN: Final[Mapping[str, str]] = {
 
 def type_of(name: TypeName, types: Mapping[str, ColumnType]) -> ColumnType:
     """Return the type that a name of a type means.
-
-    Args:
-        name: as written.
-        types: those that have names of their own.
 
     Raises:
         StatementRefused: there is no such type.
@@ -61,7 +57,7 @@ def named_type(name: TypeName, types: Mapping[str, ColumnType]) -> ColumnType:
         return ColumnType("struct", fields=tuple(zip((folded(part.name) for part in name.fields), kinds, strict=True)))
     kind = _SCALARS.get(word)
     if kind is not None:
-        return scalar(kind)
+        return ColumnType(kind)
     known = types.get(name.name.upper()) or types.get(name.name)
     if known is None:
         near = meant(word, [*_SCALARS, "DECIMAL", "ARRAY", "MAP", "STRUCT", *types])
@@ -108,7 +104,6 @@ def shown(kind: ColumnType | None) -> str:
 
 
 def type_name(kind: ColumnType, at: Node | None = None) -> TypeName:
-    """Return the tree of a type."""
     span = None if at is None else at.span
     match kind.kind:
         case "decimal":

@@ -25,7 +25,6 @@ _NOTHING = pl.DataFrame({"": [0]})
 
 
 def bind_insert_values(statement: InsertValues, session: Session) -> Action:
-    """Bind INSERT INTO ... VALUES."""
     relation = relation_of(statement.name, session)
     faults = Faults()
     with faults.part():

@@ -56,7 +56,6 @@ def _check_retention(window: WindowClause, length_ms: int) -> None:
 
 
 def key_window(window: WindowClause) -> KeyWindow:
-    """Return the window of a result's key."""
     return KeyWindow(window.type, None if window.type == "session" else milliseconds(window.length))
 
 

@@ -19,7 +19,6 @@ _AGGREGATES: Final = AGGREGATE_NAMES | {name.lower() for name in KSQLDB_AGGREGAT
 
 
 def is_aggregate(node: Node) -> bool:
-    """Whether a node is a call of an aggregate."""
     return isinstance(node, Call) and node.name.text.lower() in _AGGREGATES
 
 

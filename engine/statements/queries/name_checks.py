@@ -31,13 +31,6 @@ _OF_NAMES: Final = frozenset({"unknown_column", "ambiguous_column", "unknown_rel
 def check_names(select: Select, sources: Sources, session: Session, own: Collection[str] = (), *, is_free: bool = False) -> None:
     """Refuse names of columns, inputs, types and functions that mean nothing.
 
-    Args:
-        select: the query.
-        sources: its inputs.
-        session: with types and functions.
-        own: names that the query gives itself.
-        is_free: see ``Translator``.
-
     Raises:
         StatementRefused: the first; the others are its ``others``.
     """

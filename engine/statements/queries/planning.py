@@ -24,7 +24,7 @@ from engine.statements.functions import functions_called
 from engine.statements.queries.clause_properties import INTO_CONNECTOR, connector_of, take_properties
 from engine.statements.queries.free_form import free_select_of
 from engine.statements.queries.selecting import Selected, select_of
-from engine.statements.sources.java_times import strptime_of
+from engine.statements.sources.event_times import strptime_of
 
 _BEYOND = frozenset({"not_supported_yet", "unsupported_option", "start_needs_stream"})
 """Codes of what the language has and the engine has not."""

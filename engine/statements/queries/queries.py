@@ -9,14 +9,13 @@ from engine.expressions.suggestions import hint
 from engine.expressions.types.types import Schema
 from engine.plan.catalog import derived_entry
 from engine.sql.statement_tree import CreateAs
-from engine.statements.actions import Action, CreateQuery
+from engine.statements.actions import Action, CreateQuery, existing_relation
 from engine.statements.context.faults import StatementRefused, together
 from engine.statements.context.naming import definition_name, folded, lowered
 from engine.statements.context.properties import Properties, milliseconds
 from engine.statements.context.session import Format, Session, SqlRelation, Topic
 from engine.statements.queries.planning import columns_of, event_time_of, planned, query_name, running_of, selected_of, target_of
 from engine.statements.queries.selecting import Selected
-from engine.statements.sources.new_relations import existing_relation
 from engine.statements.sources.topics import check_formats, topic_of, with_fitting_key
 
 _ANY_TOPIC: Final = Topic("", Format("JSON"), Format("JSON"))

@@ -57,11 +57,6 @@ class Selected:
 def select_of(select: Select, session: Session, sink: str) -> Selected:
     """Bind a query.
 
-    Args:
-        select: the query.
-        session: with the relations.
-        sink: what it writes, for messages.
-
     Raises:
         StatementFault: it is wrong, or cannot be had here; with every fault.
     """
@@ -92,15 +87,7 @@ def timing_of(
 
 
 class _Binding:
-    """A query while it is bound. Its faulty parts count as absent until all faults are raised.
-
-    Args:
-        select: the query.
-        session: with the relations.
-        sink: what it writes, for messages.
-        sources: its inputs.
-        faults: so far.
-    """
+    """A query while it is bound. Its faulty parts count as absent until all faults are raised."""
 
     def __init__(self, select: Select, session: Session, sink: str, sources: Sources, faults: Faults) -> None:
         self._select, self._session, self._sink, self._faults = select, session, sink, faults
@@ -113,10 +100,6 @@ class _Binding:
 
     def bound(self, timing: dict[str, Any], notes: tuple[str, ...]) -> Selected:
         """Return the query.
-
-        Args:
-            timing: what EMIT and WINDOW say.
-            notes: what WINDOW left open.
 
         Raises:
             StatementFault: with every fault.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from engine.definition.dialects import moment_of, standard
 from engine.expressions.expressions import compile_tree, qualify
@@ -243,21 +243,36 @@ def _is_key(tree: Node, source: Source) -> bool:
     return tree.bare in (*shown, *bounds)
 
 
-def _compiled(tree: Node, frame: Schema, at: Node) -> tuple[str, ColumnType]:
+def _compiled(tree: Node, frame: Schema, at: Node, *, is_condition: bool = False) -> tuple[str, ColumnType]:
     try:
-        written = standard(tree, is_condition=False)
-        text = qualify(written, frame)
+        text = qualify(standard(tree, is_condition=is_condition), frame)
         return text, compile_tree(parse(text), frame).type
     except ExpressionInvalid as error:
         raise StatementRefused(error.code, error.detail, at) from error
 
 
 def _condition(tree: Node, frame: Schema, at: Node) -> str:
-    try:
-        text = qualify(standard(tree, is_condition=True), frame)
-        kind = compile_tree(parse(text), frame).type
-    except ExpressionInvalid as error:
-        raise StatementRefused(error.code, error.detail, at) from error
+    text, kind = _compiled(tree, frame, at, is_condition=True)
     if kind != BOOLEAN:
         raise StatementRefused("type_mismatch", f"WHERE needs a condition, and this is of type {kind}", at)
     return text
+
+
+def beginning_of(session: Session) -> Literal["earliest", "latest"]:
+    """Return where reading begins, as the session's properties say."""
+    return "latest" if session.settings.values.get("auto.offset.reset", "earliest").lower() == "latest" else "earliest"
+
+
+def followed_by(select: Select, session: Session) -> OwnedRead | None:
+    """Return the read of a relation's single changes; None where more is asked.
+
+    A table's WHERE needs the rows before, and records of a stream with parts have their order from a query that reads them all.
+
+    Raises:
+        StatementRefused: it is wrong.
+    """
+    if not is_owned_read(select) or (select.emit is not None and select.emit.mode != "changes"):
+        return None
+    read = read_of(select, session)
+    needs_query = read.relation.kind == "table" and read.where is not None
+    return None if needs_query or read.relation.entry.parts else read

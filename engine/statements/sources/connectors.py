@@ -17,13 +17,7 @@ RECORD_COLUMNS: Final = "record_columns"
 
 
 def connector_of(properties: Properties, words: TopicWords, headers: Mapping[str, ColumnDefinition]) -> dict[str, Any]:
-    """Return what is said of the connector: that of a property which stands for it, else the default one.
-
-    Args:
-        properties: all of them.
-        words: what ksqlDB's properties say of the topic.
-        headers: columns that are declared with ``HEADER('…')``.
-    """
+    """Return what is said of the connector: that of a property which stands for it, else the default one."""
     given = {name: {clause.field: _clause(clause, properties) for clause in model.clauses} for name, model in MODELS.items()}
     where = properties.text("FEED_WHERE")
     chosen = chosen_connector(properties)

@@ -17,7 +17,7 @@ from engine.expressions.types.types import ColumnType, Schema
 from engine.plan.catalog import source_entry
 from engine.sql.statement_tree import ColumnDefinition, CreateRelation
 from engine.sql.tree import Node
-from engine.statements.actions import Action, RegisterSource
+from engine.statements.actions import Action, RegisterSource, existing_relation
 from engine.statements.context.faults import StatementRefused, StatementUnsupported
 from engine.statements.context.naming import check_column_name, definition_name, folded
 from engine.statements.context.properties import Properties, milliseconds, milliseconds_of
@@ -29,7 +29,6 @@ from engine.statements.sources.connectors import (
     connector_of,
 )
 from engine.statements.sources.event_times import event_time, max_future_skew
-from engine.statements.sources.new_relations import existing_relation
 from engine.statements.sources.topics import check_formats, topic_of, with_fitting_key
 
 _WINDOWS: Final[dict[str, Any]] = {"TUMBLING": "tumbling", "HOPPING": "hopping", "SESSION": "session"}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from engine.definition.record_formats import RECORD_FORMATS, delimiter_of
-from engine.expressions.types.types import ColumnType, Schema
+from engine.expressions.types.types import STRING, ColumnType, Schema
 from engine.sql.tree import Node
 from engine.statements.context.faults import StatementRefused, StatementUnsupported
 from engine.statements.context.naming import folded
@@ -171,7 +171,7 @@ def _check_format(form: Format, columns: list[tuple[str, ColumnType]], side: str
         )
     if form.name == "JSON":
         for name, kind in columns:
-            if _has_odd_map(kind):
+            if any(each.kind == "map" and each.key != STRING for each in kind.walk()):
                 raise StatementRefused(
                     "format_clash",
                     f"{name}: keys of a JSON object are texts, and {shown(kind)} has others; CAST them to STRING",
@@ -195,7 +195,7 @@ def _check_format(form: Format, columns: list[tuple[str, ColumnType]], side: str
 
 def _check_key_types(form: Format, columns: list[tuple[str, ColumnType]], at: Node) -> None:
     for name, kind in columns:
-        if _has_map(kind):
+        if any(each.kind == "map" for each in kind.walk()):
             raise StatementRefused(
                 "key_type",
                 f"{name} is {shown(kind)}: a key holds no MAP, whose entries have no order; use a STRUCT or an ARRAY",
@@ -205,14 +205,3 @@ def _check_key_types(form: Format, columns: list[tuple[str, ColumnType]], at: No
             raise StatementUnsupported(
                 "format_not_supported", f"{form.name} has no keys of type {shown(kind)}: give another KEY_FORMAT", at
             )
-
-
-def _has_odd_map(kind: ColumnType) -> bool:
-    inner = (kind.element, kind.value, *(field for _, field in kind.fields))
-    is_odd = kind.kind == "map" and kind.key is not None and kind.key.kind != "string"
-    return is_odd or any(_has_odd_map(part) for part in inner if part is not None)
-
-
-def _has_map(kind: ColumnType) -> bool:
-    inner = (kind.element, kind.value, *(field for _, field in kind.fields))
-    return kind.kind == "map" or any(_has_map(part) for part in inner if part is not None)

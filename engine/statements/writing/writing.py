@@ -93,7 +93,6 @@ def relation_name(name: str) -> Identifier:
 
 
 def prop(name: str, value: str | int | bool) -> Property:
-    """Return a property."""
     match value:
         case bool():
             node: Node = Boolean(value)

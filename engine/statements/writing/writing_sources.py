@@ -12,20 +12,13 @@ from engine.definition.relations import SourceDefinition, TableDefinition
 from engine.sql.printing.statements import show
 from engine.sql.statement_tree import ColumnDefinition, CreateRelation, Property
 from engine.statements.context.naming import SYSTEM_COLUMNS
-from engine.statements.context.session import Topic
 from engine.statements.context.type_names import type_name
 from engine.statements.sources.event_times import RFC_3339
 from engine.statements.writing.writing import column_name, duration, prop, relation_name, written_duration
 
 
-def source_statement_of(name: str, definition: SourceDefinition, topic: Topic | None = None) -> str:
-    """Return a source as a statement.
-
-    Args:
-        name: of the relation, as definitions have it.
-        definition: what it is.
-        topic: how its records are written; None: as JSON, under its name.
-    """
+def source_statement_of(name: str, definition: SourceDefinition) -> str:
+    """Return a source as a statement."""
     is_table = isinstance(definition, TableDefinition)
     role: Literal["key", "primary_key"] = "primary_key" if is_table else "key"
     columns = tuple(
@@ -39,23 +32,14 @@ def source_statement_of(name: str, definition: SourceDefinition, topic: Topic | 
             relation_name(name),
             columns,
             None if versioned is None else duration(versioned.history_retention),
-            tuple({each.name: each for each in (*_topic(name, topic), *_properties(definition))}.values()),
+            tuple(
+                {
+                    each.name: each for each in (prop("KAFKA_TOPIC", name), prop("FORMAT", "JSON"), *_properties(definition))
+                }.values()
+            ),
             is_read_only=definition.read_only,
         )
     )
-
-
-def _topic(name: str, topic: Topic | None) -> Iterator[Property]:
-    if topic is None:
-        yield from (prop("KAFKA_TOPIC", name), prop("FORMAT", "JSON"))
-        return
-    yield prop("KAFKA_TOPIC", topic.name)
-    for side, form in (("KEY", topic.key_format), ("VALUE", topic.value_format)):
-        yield prop(f"{side}_FORMAT", form.name)
-        if form.delimiter != ",":
-            yield prop(f"{side}_DELIMITER", form.delimiter)
-    if topic.is_wrapped is not None:
-        yield prop("WRAP_SINGLE_VALUE", topic.is_wrapped)
 
 
 def _properties(definition: SourceDefinition) -> Iterator[Property]:

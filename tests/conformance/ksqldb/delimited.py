@@ -12,12 +12,12 @@ from typing import Any, Final
 import polars as pl
 
 from engine.definition.record_formats import DELIMITED
-from engine.expressions.library.numbers.numerals import of_double
+from engine.expressions.library.json.json_values import of_double
 from engine.expressions.types.types import ColumnType
-from engine.formats.lenient.json_format import column_read
+from engine.formats.lenient.json_format import Decoded, Layout, Payload, column_read
 from engine.formats.lenient.lenient import Reader, reader
-from engine.formats.lenient.model import Codec, Decoded, Layout, Payload
-from engine.formats.lenient.plain_values import plain_column
+from tests.conformance.ksqldb.codec import Codec
+from tests.conformance.ksqldb.plain_values import plain_column
 
 _QUOTE: Final = '"'
 _END_OF_LINE: Final = re.compile(r"[\r\n]+")

@@ -10,8 +10,9 @@ import polars as pl
 
 from engine.definition.record_formats import KAFKA
 from engine.expressions.types.types import Schema
-from engine.formats.lenient.json_format import column_read
-from engine.formats.lenient.model import Codec, Decoded, Layout, Payload, Unreadable
+from engine.formats.lenient.json_format import Decoded, Layout, Payload, column_read
+from engine.formats.lenient.lenient import Unreadable
+from tests.conformance.ksqldb.codec import Codec
 
 _NUMBERS: Final = {"int": struct.Struct(">i"), "bigint": struct.Struct(">q"), "double": struct.Struct(">d")}
 

@@ -10,10 +10,11 @@ from typing import Any, Final
 import polars as pl
 
 from engine.expressions.types.types import ColumnType
-from engine.formats.lenient.json_text import json_text
-from engine.formats.lenient.model import Codec, Decoded, Layout, Payload
-from engine.formats.lenient.plain_values import plain_column
+from engine.formats.lenient.json_format import Decoded, Layout, Payload
+from engine.formats.lenient.lenient import json_text
+from tests.conformance.ksqldb.codec import Codec
 from tests.conformance.ksqldb.codecs import CODECS
+from tests.conformance.ksqldb.plain_values import plain_column
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from typing import Any, Final
 import polars as pl
 
 from engine.errors import DataInvalid
-from engine.formats.lenient.json_text import json_text
-from engine.formats.lenient.model import Layout
+from engine.formats.lenient.json_format import Layout
+from engine.formats.lenient.lenient import json_text
 from engine.frames.frames import OP, TS
 from engine.plan.model import Plan
 from engine.sql.faults import SyntaxFault
@@ -29,11 +29,11 @@ from engine.statements.actions import Action, CreateQuery, InsertInto, InsertRec
 from engine.statements.binding import bind
 from engine.statements.context.faults import StatementRefused, StatementUnsupported
 from engine.statements.context.session import Session, Settings, SqlRelation
-from engine.statements.effects import after
 from tests.conformance.ksqldb.codecs import CODECS
 from tests.conformance.ksqldb.queries import Place, QueryRun
 from tests.conformance.ksqldb.service import consume, produce
 from tests.conformance.ksqldb.topics import Record, record_of, shown, sides_of, unknown_formats, written
+from tests.session_effects import after
 
 __all__ = ["Refused", "Unsupported", "consume", "produce", "run"]
 

@@ -22,7 +22,7 @@ import polars as pl
 from app.http.answers.record_json import encode_values
 from engine.expressions.types.types import Schema, parse_type
 from engine.formats.json.json_records import parse_array
-from engine.formats.lenient.model import Layout
+from engine.formats.lenient.json_format import Layout
 from engine.frames.frames import OFFSET, OP, TS
 from engine.plan.model import RelationSchema
 from engine.records.canonical import LOGGED, MAX_EVENT_TIME_MS, canonicalise

@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from engine.expressions.types.types import TIMESTAMP
-from engine.formats.lenient.model import Layout, Payload
+from engine.formats.lenient.json_format import Layout, Payload
 from engine.frames.frames import OFFSET, OP, TS
 from engine.records.canonical import LOGGED, MAX_EVENT_TIME_MS, OP_DELETE, OP_UPSERT, canonicalise, stop_on_rejects
 from engine.statements.context.session import WINDOW_BOUNDS, Format, SqlRelation

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from engine.log.storage import append_batches, encode_batch, ensure_feed
-from engine.plan.result_feeds import change_feed
+from engine.plan.catalog import change_feed
 from engine.sources.log.replay_reader import replay_feed
 from tests.derived_log import derived_rows
 from tests.integration.queries.conftest import InProcessLauncher

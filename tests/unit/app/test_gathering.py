@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from app.db.gathering import MANY_FEEDS, VAIN_TURNS, Gathering
+from app.appends.shared_appends import MANY_FEEDS, VAIN_TURNS, Gathering
 
 LONG_S = 600.0
 

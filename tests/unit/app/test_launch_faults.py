@@ -7,7 +7,7 @@ import errno
 import psycopg
 import pytest
 
-from app.driver.launches.faults import report_of
+from app.driver.launches.host import report_of
 from engine.errors import StateCorrupt
 
 

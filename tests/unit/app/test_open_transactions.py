@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from app.status.open_transactions import PATIENCE, BlockedPartition, wait_for_transaction
+from app.status.conditions import PATIENCE, BlockedPartition, wait_for_transaction
 
 NOW = datetime(2026, 3, 1, 8, tzinfo=UTC)
 

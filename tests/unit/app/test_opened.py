@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from app.http.answers.closing_response import ClosingResponse
+from app.http.answers.negotiation import ClosingResponse
 
 SCOPE = {"type": "http", "asgi": {"spec_version": "2.4"}}
 

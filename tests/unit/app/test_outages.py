@@ -9,9 +9,8 @@ import psycopg
 import pytest
 
 from app.catalog.drivers.lifecycle import Effect, Limits, Snapshot, decide
-from app.catalog.drivers.outages import is_outage
-from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, State, Status
-from app.driver.launches.faults import report_of
+from app.catalog.drivers.states import Desired, DesiredState, ErrorReport, HandleKind, HandleReport, State, Status, is_outage
+from app.driver.launches.host import report_of
 from engine.deliveries.deliveries import TargetUnavailable
 from engine.errors import (
     CommitRefused,
@@ -26,8 +25,7 @@ from engine.errors import (
     StateUnavailable,
 )  # fmt: skip
 from engine.formats.port import RegistryUnavailable
-from engine.runtime.crash_errors import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker
-from engine.runtime.failures import WorkerLost
+from engine.runtime.failures import ExhaustsItsWorker, KillsItsWorker, StallsItsWorker, WorkerLost
 from engine.runtime.worker_requirements import WorkersUnfit
 from engine.spark.cluster import ClusterBusy
 

@@ -8,9 +8,8 @@ from uuid import UUID, uuid4
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.catalog.drivers.placement import DriverLoad, ReadyDrivers, fair_share
-from app.catalog.drivers.waiting import reason_for_waiting
-from app.catalog.reasons import Reason
+from app.catalog.drivers.placement import DriverLoad, ReadyDrivers, fair_share, reason_for_waiting
+from app.catalog.warned import Reason
 
 FLEETS = st.builds(
     lambda loads, unplaced: ReadyDrivers(

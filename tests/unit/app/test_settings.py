@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.catalog.stored.state_places import state_store_of
+from app.catalog.stored.state_files import state_store_of
 from app.settings.effective_settings import UnknownSetting, effective, load_settings
 from app.settings.settings import Settings
 from engine.postgres.schemas import Schemas

@@ -7,7 +7,7 @@ from itertools import islice
 import httpx
 import pytest
 from slackwater import ChangesReset, Forbidden, PushFailed, Unreachable
-from slackwater.transport.event_streams import EventParser, Following, LineParser
+from slackwater.transport.event_streams import ChunkParser, Following, event_of
 
 from tests.unit.client.scripted import Scripted, broken_after, events, problem
 
@@ -64,7 +64,7 @@ def test_what_cannot_succeed_later_is_raised() -> None:
 def test_waits_grow_until_an_event_comes() -> None:
     following = Following("/x")
     assert [following.wait_s() for _ in range(5)] == [0.1, 0.3, 1.0, 3.0, 3.0]
-    (event,) = EventParser().feed(events(change(1)).content.replace(b"retry: 1000\n: alive\n\n", b""))
+    (event,) = ChunkParser(b"\n\n", event_of).feed(events(change(1)).content.replace(b"retry: 1000\n: alive\n\n", b""))
     assert following.take(event) is event
     assert following.wait_s() == 0.1
 
@@ -72,13 +72,13 @@ def test_waits_grow_until_an_event_comes() -> None:
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
 def test_events_are_read_wherever_the_chunks_end(size: int) -> None:
     content = events(change(1), change(2)).content
-    parser = EventParser()
+    parser = ChunkParser(b"\n\n", event_of)
     found = [event for at in range(0, len(content), size) for event in parser.feed(content[at : at + size])]
     assert [(event.kind, event.id, event.data["offset"]) for event in found] == [("change", "c.1", 1), ("change", "c.2", 2)]
 
 
 def test_lines_are_read_wherever_the_chunks_end() -> None:
-    parser = LineParser()
+    parser = ChunkParser(b"\n", bytes.decode)
     assert [parser.feed(chunk) for chunk in (b"a", b"b\nc\n", b"\xc3", b"\xa9\n")] == [[], ["ab", "c"], [], ["é"]]
 
 

@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from app.access.keys.routes import ApiKeyBody
-from app.catalog.stored.definitions import read_definition
-from app.lateness.record_models import ReplayBody
+from app.catalog.stored.catalog import read_definition
+from app.lateness.record_routes import ReplayBody
 from engine.definition.problems import problems_of
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition

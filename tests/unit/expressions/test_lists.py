@@ -15,13 +15,12 @@ import pytest
 from engine.expressions import expressions
 from engine.expressions.aggregate_calls import parse_aggregate
 from engine.expressions.aggregates.aggregates import AGGREGATES, ENTRIES, Aggregate, AggregateFunction, AggregateName
-from engine.expressions.documented import Example
+from engine.expressions.documented import TYPES, Example
 from engine.expressions.expressions import compile_scalar
 from engine.expressions.library.entry import Function
 from engine.expressions.library.function_list import ELSEWHERE, FUNCTIONS, KSQLDB
 from engine.expressions.library.operator_list import OPERATORS
 from engine.expressions.syntax import parse
-from engine.expressions.types.type_list import TYPES
 from engine.expressions.types.types import Kind, Schema, parse_type
 from engine.expressions.values.operands import ExpressionInvalid
 from engine.operators.aggregation.aggregate import ACCUMULATORS

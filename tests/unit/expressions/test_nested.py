@@ -10,8 +10,7 @@ import pytest
 
 from app.testing.comparing.rows import plain_values
 from engine.expressions.expressions import columns_of, compile_scalar, qualify
-from engine.expressions.syntax import parse
-from engine.expressions.type_names import type_name, type_of
+from engine.expressions.syntax import parse, type_of
 from engine.expressions.types.types import Schema, parse_type
 from engine.expressions.values.operands import ExpressionInvalid
 from engine.frames.evaluation_errors import GapCounter
@@ -279,7 +278,6 @@ def test_a_parameter_gives_way_to_a_column_that_is_renamed_to_its_name() -> None
 def test_a_type_is_read_as_the_language_writes_it(kind: str) -> None:
     declared = parse_type(kind)
     assert parse_type(str(declared)) == declared
-    assert type_of(type_name(declared)) == declared
     read = parse(f"CAST(NULL AS {str(declared).replace(':', ' ')})")
     assert isinstance(read, Cast)
     assert type_of(read.type) == declared

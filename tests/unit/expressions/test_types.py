@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.expressions.types.types import BIGINT, STRING, ColumnType, ScalarKind, Schema, decimal, parse_type, scalar
+from engine.expressions.types.types import BIGINT, STRING, ColumnType, ScalarKind, Schema, decimal, parse_type
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
-SCALARS = st.sampled_from([*get_args(ScalarKind)]).map(scalar)
+SCALARS = st.sampled_from([*get_args(ScalarKind)]).map(ColumnType)
 DECIMALS = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: decimal(p, s)))
 TYPES = st.recursive(
     SCALARS | DECIMALS,

@@ -15,11 +15,9 @@ import pytest
 
 from engine.definition.sources.connector import ChangeRules
 from engine.expressions.types.types import Schema, parse_type
-from engine.formats.debezium.fields import row_of_events
+from engine.formats.debezium.fields import DebeziumSettings, row_of_events
 from engine.formats.debezium.json_splitting import split
-from engine.formats.debezium.reader import DebeziumReader
-from engine.formats.debezium.settings import DebeziumSettings
-from engine.formats.debezium.topic import ChangeReader
+from engine.formats.debezium.reader import ChangeReader, DebeziumReader
 from engine.formats.port import FormatInvalid
 from engine.formats.registry.client import Registry
 from engine.formats.registry.settings import RegistrySettings

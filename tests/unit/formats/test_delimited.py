@@ -7,7 +7,7 @@ import pytest
 
 from engine.definition.record_formats import delimiter_of
 from engine.expressions.types.types import Schema, parse_type
-from engine.formats.lenient.model import Layout
+from engine.formats.lenient.json_format import Layout
 from tests.conformance.ksqldb.codecs import CODECS
 
 DELIMITED = CODECS["DELIMITED"]

@@ -7,10 +7,10 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from engine.expressions.library.numbers.numerals import of_double
+from engine.expressions.library.json.json_values import of_double
 from engine.expressions.types.types import Schema, parse_type
-from engine.formats.lenient.json_text import json_text
-from engine.formats.lenient.model import Decoded, Layout
+from engine.formats.lenient.json_format import Decoded, Layout
+from engine.formats.lenient.lenient import json_text
 from tests.conformance.ksqldb.codecs import CODECS
 
 JSON = CODECS["JSON"]

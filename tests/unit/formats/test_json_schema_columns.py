@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from engine.expressions.types.types import Schema, parse_type
-from engine.formats.json.json_schema import json_schema_of
 from engine.formats.json.json_schema_columns import fields_of_schema
+from engine.formats.json.json_writer import json_schema_of
 from engine.formats.shapes import SchemaNotRead
 
 MONEY = json.dumps({"type": "object", "properties": {"amount": {"type": "number"}, "currency": {"type": "string"}}})

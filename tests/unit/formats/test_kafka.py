@@ -5,7 +5,7 @@ import pytest
 
 from engine.definition.record_formats import RECORD_FORMATS
 from engine.expressions.types.types import Schema, parse_type
-from engine.formats.lenient.model import Layout
+from engine.formats.lenient.json_format import Layout
 from tests.conformance.ksqldb.codecs import CODECS
 
 KAFKA = CODECS["KAFKA"]

@@ -18,8 +18,7 @@ from engine.connections.secret_sources import SecretReader, SecretSources
 from engine.connections.stored import ConnectionOfAnotherType, Resolved
 from engine.formats.port import RegistryRefused, RegistryUnavailable
 from engine.formats.registry.client import Registry
-from engine.formats.registry.connected import settings_of
-from engine.formats.registry.settings import RegistrySettings
+from engine.formats.registry.settings import RegistrySettings, settings_of
 
 SECRET = "geheim-4711"
 PATIENCE_S = 60.0

@@ -15,11 +15,10 @@ from app.cli.listing import COMMANDS
 from app.errors.error_list import ERRORS
 from app.telemetry.metric_list import METRICS
 from engine.expressions.aggregates.aggregates import AGGREGATES
-from engine.expressions.library.function_list import FUNCTIONS
+from engine.expressions.documented import TYPES
+from engine.expressions.library.function_list import FUNCTIONS, TABLE_FUNCTIONS
 from engine.expressions.library.operator_list import OPERATORS
-from engine.expressions.library.table_functions import TABLE_FUNCTIONS
 from engine.expressions.pseudo_columns import PSEUDO_COLUMNS
-from engine.expressions.types.type_list import TYPES
 from tools.guide.reference import reference
 from tools.guide.reference.client import described_names
 from tools.guide.reference.commands import panels

@@ -12,7 +12,7 @@ from engine.frames.clocks import AFTER_ALL_TIME, NEVER
 from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Rises, Slice, lane_readings, placed
 from engine.plan.model import Feed, Input, RelationSchema, Stage
 from engine.plan.operators.stream_table_join import StreamTableJoin
-from engine.sources.chunks import NO_TS
+from engine.sources.feeds import NO_TS
 from tests.batch_times import plan_reading
 
 COLUMNS = Schema((("v", STRING),))

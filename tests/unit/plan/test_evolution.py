@@ -9,10 +9,9 @@ import pytest
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
 from engine.expressions.types.types import Schema, parse_type
-from engine.expressions.types.widening import is_wider
-from engine.plan.build import build_plan, state_fingerprint
+from engine.plan.appending import is_wider
+from engine.plan.build import build_plan, column_faults, state_fingerprint, with_columns_named
 from engine.plan.catalog import source_entry
-from engine.plan.evolution import column_faults, with_columns_named
 
 BEFORE = {"id": "int", "n": "bigint", "price": "decimal(9,2)"}
 

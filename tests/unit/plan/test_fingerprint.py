@@ -6,7 +6,7 @@ import pytest
 
 from engine.definition.queries import QueryDefinition
 from engine.plan.build import build_plan, state_fingerprint
-from engine.plan.folding import folded
+from engine.plan.model import folded
 from tests.stored.kinds import CATALOG, KINDS, definition
 
 _BY_KEY = {"name": "q", "from": {"stream": "s"}, "group_by": ["k"], "aggregate": {"n": "count(*)"}, "into": {"table": "out"}}

@@ -10,8 +10,7 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
 from engine.plan.build import build_plan, state_fingerprint
 from engine.plan.catalog import source_entry
-from engine.plan.folding import changes_with_readers, folded
-from engine.plan.model import Plan
+from engine.plan.model import Plan, changes_with_readers, folded
 from engine.plan.operators.aggregation import Aggregation
 
 VIEWS = StreamDefinition.model_validate({"key": ["id"], "columns": {"id": "string", "ad": "string"}})

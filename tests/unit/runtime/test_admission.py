@@ -9,7 +9,7 @@ import pytest
 
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.admission import Admitted, Backlog, FirstAt, admit
-from engine.sources.chunks import NO_TS, UNKNOWN_TS, Chunk
+from engine.sources.feeds import NO_TS, UNKNOWN_TS, Chunk
 
 UNBOUNDED = BatchLimit(max_rows=10**9, max_bytes=10**12)
 

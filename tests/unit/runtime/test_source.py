@@ -25,8 +25,7 @@ from engine.runtime.planning.cursors import new_cursor, open_feeds
 from engine.runtime.planning.source_spec import Clock, SourceSpec
 from engine.runtime.planning.wall_clock import WallClock
 from engine.runtime.source import PacketReader
-from engine.sources.chunks import Chunk
-from engine.sources.feeds import FeedReader, Limit, ReadRequest, Split, Start, UsualAnswers
+from engine.sources.feeds import Chunk, FeedReader, Limit, ReadRequest, Split, Start
 from engine.sources.packets import Packet
 
 FUTURE_MS = 9_999_999_999_999
@@ -39,7 +38,7 @@ def an_input(index: int, alias: str, feed: str, kind: Any = "stream") -> Input:
 
 
 @dataclass
-class FakeFeed(UsualAnswers):
+class FakeFeed(FeedReader):
     """A feed whose partitions are as long as ``length`` says, in chunks of some records at one record per ``step_ms``.
 
     Attributes:

@@ -21,8 +21,7 @@ from engine.runtime.planning.cursors import new_cursor
 from engine.runtime.planning.source_spec import SourceSpec, SplitGroup
 from engine.runtime.planning.upstream import Reached
 from engine.runtime.source import PacketReader
-from engine.sources.chunks import Chunk
-from engine.sources.feeds import FeedReader, Limit, Split
+from engine.sources.feeds import Chunk, FeedReader, Limit, Split
 from tests.unit.runtime.test_source import FakeFeed, a_feed, a_planner, an_input, latest
 
 Offset = dict[str, Any]

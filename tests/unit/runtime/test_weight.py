@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.runtime.limits.execution_mode import SHARED_LIMIT
+from engine.runtime.limits.batch_size import SHARED_LIMIT
 from engine.runtime.limits.load import HEAVY_ROWS, LIGHT_AFTER_S, WINDOW_S, Weight
 
 

@@ -14,7 +14,7 @@ from engine.formats.delimited.csv_records import record_bounds
 from engine.formats.json.json_records import line_bounds
 from engine.plan.model import RelationSchema
 from engine.sources.dating import Dated, date_frame, dating_relations
-from engine.sources.files.dating import Header, date_text
+from engine.sources.files.text_files import Header, date_text
 from tests.unit.records.relations import NOW_MS, relation
 
 OTHER = relation({"k": "string", "u": "bigint"}, event_time="u")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from engine.sources.kafka.brokers.fetch_size import FIRST_GROWTH_S, LEAST_BYTES, LONGEST_GROWTH_S, MOST_BYTES, STEP, FetchSize
+from engine.sources.kafka.brokers.client import FIRST_GROWTH_S, LEAST_BYTES, LONGEST_GROWTH_S, MOST_BYTES, STEP, FetchSize
 
 
 def test_the_size_falls_with_each_failure_to_the_least() -> None:

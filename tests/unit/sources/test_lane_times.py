@@ -14,7 +14,7 @@ from engine.frames.clocks import BEFORE_ALL_TIME, NEVER
 from engine.log.marks import NO_MARKS, Marks
 from engine.operators.tasks.order import BatchOrder, LaneReading
 from engine.plan.model import Computed, Feed, Input
-from engine.sources.chunks import NO_TS
+from engine.sources.feeds import NO_TS
 from engine.sources.lane_times import COMPRESSED_BYTES, LaneTimes, decode_reading, encode_reading
 from tests.batch_times import plan_reading
 from tests.unit.records.relations import relation

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.spark.class_archive import archive_of, can_archive, remove_stale
-from engine.spark.java import Java
+from engine.spark.java import Java, archive_of, can_archive, remove_stale
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.spark.streams.reports import spark_phases
+from engine.spark.streams.stopping import spark_phases
 
 REPORT: dict[str, Any] = {
     "batchId": 6,

@@ -26,8 +26,7 @@ from engine.runtime.planning.source_spec import Clock, SourceSpec
 from engine.sources.feeds import BYTES_PER_RECORD, ReadRequest, Split
 from engine.sources.packets import BATCH_ID, Packet, packets_in
 from engine.spark.streams.cycle_work import CyclePartition
-from engine.spark.streams.scheduling import LOOKED, CycleReader
-from engine.spark.streams.silence import Silence
+from engine.spark.streams.scheduling import LOOKED, CycleReader, Silence
 from tests.unit.runtime.test_source import FakeFeed, a_feed, an_input
 
 

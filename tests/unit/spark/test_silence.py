@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.spark.streams.silence import LONG_S, PATIENCE_S, RECENT_S, SHORT_S, Silence
+from engine.spark.streams.scheduling import LONG_S, PATIENCE_S, RECENT_S, SHORT_S, Silence
 
 
 class MadeUpTime:

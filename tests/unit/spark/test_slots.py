@@ -14,8 +14,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.catalog.drivers.outages import is_outage
-from app.driver.launches.faults import report_of
+from app.catalog.drivers.states import is_outage
+from app.driver.launches.host import report_of
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.cursors import new_cursor
 from engine.runtime.planning.source_spec import SourceSpec

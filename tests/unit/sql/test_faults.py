@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.sql.bounds import Bounds
 from engine.sql.expressions.expressions import parse_expression
 from engine.sql.faults import ListTooLong, SyntaxFault
+from engine.sql.lexing.cursor import Bounds
 from tests.effort import cpu_seconds_below
 
 BOUNDS = Bounds(nesting=16, depth=64, values=3, arguments=3)

@@ -11,7 +11,7 @@ from engine.sql import sentences
 from engine.sql.faults import FaultKind
 from engine.sql.printing.statements import show
 from engine.sql.scripts import parse_script
-from engine.sql.sentences import report
+from engine.sql.sentences import sentence
 from engine.sql.statements.queries import OTHER_CLAUSES
 from engine.sql.statements.statements import FIRST_WORDS, OTHER_SQL, parse_statement
 from tests.unit.sql.test_statements import REFUSED, STATEMENTS
@@ -42,7 +42,8 @@ MEANT = [
 
 def said(text: str) -> str:
     (found,) = parse_script(text).faults
-    return report(found)
+    place = found.place
+    return f"line {place.line}, column {place.column}: {sentence(found.fault, found.text)}\n{found.passage.marked}"
 
 
 @pytest.mark.parametrize(("text", "word", "written"), MEANT, ids=[text for text, *_ in MEANT])

@@ -8,7 +8,7 @@ from engine.sql.statements.statements import parse_statement
 from engine.statements.actions import Action, CreateQuery, InsertInto
 from engine.statements.binding import bind
 from engine.statements.context.session import Session, Settings
-from engine.statements.effects import after
+from tests.session_effects import after
 
 RIDES = """
 CREATE STREAM rides (id INT KEY, city STRING, fare DOUBLE, meters BIGINT, began BIGINT)

@@ -8,9 +8,9 @@ from engine.sql.scripts import parse_script
 from engine.sql.statement_tree import Select
 from engine.statements.binding import bind
 from engine.statements.context.session import Session
-from engine.statements.effects import after
 from engine.statements.reads.reading import read_of
 from tests.conftest import ROOT
+from tests.session_effects import after
 
 BLOCKS = re.findall(r"```sql\n(.*?)```", (ROOT / "docs/reference/sql.md").read_text(), re.DOTALL)
 

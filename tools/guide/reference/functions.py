@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from engine.expressions.aggregates.aggregates import AGGREGATES
-from engine.expressions.documented import Example
-from engine.expressions.library.function_list import FUNCTIONS
+from engine.expressions.documented import TYPES, Example
+from engine.expressions.library.function_list import FUNCTIONS, TABLE_FUNCTIONS
 from engine.expressions.library.operator_list import OPERATORS
-from engine.expressions.library.table_functions import TABLE_FUNCTIONS
 from engine.expressions.pseudo_columns import PSEUDO_COLUMNS
-from engine.expressions.types.type_list import TYPES
 from tools.guide.markdown import code, page, table, value
 
 _HEAD: Final = """# Functions

@@ -12,16 +12,15 @@ from typing import Annotated, Any, Final
 import typer
 
 from slackwater.blocking.relations import Relation
-from slackwater.cli.options import completing
 from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
-from slackwater.cli.options.naming import relation_of
+from slackwater.cli.options.naming import complete_relation, relation_of
 from slackwater.errors import RecordsRejected
 from slackwater.transport.batching import Appended
 
 SHOWN_REFUSALS: Final = 20
 _PANEL = "Feeding sources"
-Target = Annotated[str, typer.Argument(help="The stream or table.", show_default=False, autocompletion=completing.relations)]
+Target = Annotated[str, typer.Argument(help="The stream or table.", show_default=False, autocompletion=complete_relation)]
 BatchRows = Annotated[int | None, typer.Option(min=1, help="Records of a request; without it 5,000, of frames 50,000.")]
 IdempotencyKey = Annotated[
     str | None, typer.Option(help="Given again within a day with the same records, nothing is appended twice.")

@@ -12,9 +12,8 @@ import typer
 from rich.text import Text
 
 from slackwater.blocking.relations import Relation
-from slackwater.cli.options import completing
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
-from slackwater.cli.options.naming import relation_of
+from slackwater.cli.options.naming import complete_relation, relation_of
 from slackwater.cli.options.output import event_time, shown
 from slackwater.cli.options.pairs import exclude
 from slackwater.transport.event_streams import Change
@@ -35,7 +34,7 @@ def add_to(cli: typer.Typer) -> None:
 
 def tail(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A stream or a table.", show_default=False, autocompletion=completing.relations)],
+    name: Annotated[str, typer.Argument(help="A stream or a table.", show_default=False, autocompletion=complete_relation)],
     begin: Annotated[
         From | None,
         typer.Option(

@@ -11,11 +11,10 @@ import typer
 from slackwater.answers.answer_list import SettingAdvice
 from slackwater.blocking.queries import LateRecords
 from slackwater.cli.commands.looking import key_of
-from slackwater.cli.options import completing
-from slackwater.cli.options.asking import confirmed
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
+from slackwater.cli.options.naming import complete_query
 from slackwater.cli.options.output import event_time, length, shown
-from slackwater.cli.options.pairs import exclude
+from slackwater.cli.options.pairs import confirmed, exclude
 from slackwater.parameters import json_text
 
 SHOWN: Final = 20
@@ -24,7 +23,7 @@ SHOWN: Final = 20
 COUNTED: Final = 1_000
 """The most late records that are counted before the question whether to replay them."""
 
-Query = Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=completing.queries)]
+Query = Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=complete_query)]
 Reason = Annotated[str | None, typer.Option(help="Why they are here, such as late_diverted.")]
 Input = Annotated[str | None, typer.Option("--input", help="The operator that found them late.")]
 Begin = Annotated[str | None, typer.Option("--from", help="First event time: 2025-01-01T12:00:00Z.")]

@@ -13,10 +13,18 @@ from rich.text import Text
 
 from slackwater.answers.answer_list import Event, OneQueryAnswer, QueryAnswer, RelationAnswer, StatusAnswer
 from slackwater.blocking.client import Client
-from slackwater.cli.options import completing
 from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
-from slackwater.cli.options.naming import inputs_of, is_internal, kind_of, named, nothing, result_of
+from slackwater.cli.options.naming import (
+    complete_name,
+    complete_query,
+    inputs_of,
+    is_internal,
+    kind_of,
+    named,
+    nothing,
+    result_of,
+)
 from slackwater.cli.options.output import age, event_time, shown
 from slackwater.cli.options.pairs import need
 from slackwater.errors import NotFound
@@ -100,7 +108,7 @@ def describe(
         typer.Argument(
             help="A query, stream or table; query/NAME where a query and its result share the name.",
             show_default=False,
-            autocompletion=completing.everything,
+            autocompletion=complete_name,
         ),
     ],
 ) -> None:
@@ -171,7 +179,7 @@ def status(
     context: typer.Context,
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Queries; without any all of them.", show_default=False, autocompletion=completing.queries),
+        typer.Argument(help="Queries; without any all of them.", show_default=False, autocompletion=complete_query),
     ] = None,
     wait: Annotated[WaitTarget | None, typer.Option(help="Wait until they have this state, or have read all there is.")] = None,
     timeout: Annotated[
@@ -278,7 +286,7 @@ def key_of(words: list[str]) -> Any:
 
 def explain(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=completing.queries)],
+    query: Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=complete_query)],
     key: Annotated[
         list[str] | None, typer.Argument(help="The key: a value, or column=value for each column.", show_default=False)
     ] = None,
@@ -303,7 +311,7 @@ def explain(
 
 def events(
     context: typer.Context,
-    query: Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=completing.queries)],
+    query: Annotated[str, typer.Argument(help="The query.", show_default=False, autocompletion=complete_query)],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")] = False,
 ) -> None:
     """Show what happened to a query: launches, edits, failures, desired states."""

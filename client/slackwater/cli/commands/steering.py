@@ -8,15 +8,14 @@ import typer
 
 from slackwater.blocking.queries import Query
 from slackwater.cli.commands.looking import WAIT_S, seconds_to_wait
-from slackwater.cli.options import completing
-from slackwater.cli.options.asking import confirmed
 from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
-from slackwater.cli.options.naming import Named, named, nothing, path_relation, result_of
+from slackwater.cli.options.naming import Named, complete_name, complete_query, named, nothing, requests_about, result_of
+from slackwater.cli.options.pairs import confirmed
 from slackwater.errors import NotFound
 
 _PANEL = "Steering queries"
-Names = Annotated[list[str], typer.Argument(help="Queries.", show_default=False, autocompletion=completing.queries)]
+Names = Annotated[list[str], typer.Argument(help="Queries.", show_default=False, autocompletion=complete_query)]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is so.")]
 Timeout = Annotated[float | None, typer.Option(min=0, help=f"With --wait: seconds to wait at most; without it {WAIT_S:g}.")]
 
@@ -74,9 +73,7 @@ def _becoming(state: str, wanted: str) -> str:
 
 def fork(
     context: typer.Context,
-    query: Annotated[
-        str, typer.Argument(help="The query that is forked.", show_default=False, autocompletion=completing.queries)
-    ],
+    query: Annotated[str, typer.Argument(help="The query that is forked.", show_default=False, autocompletion=complete_query)],
     name: Annotated[str, typer.Argument(help="Name of the fork.", show_default=False)],
     into: Annotated[str | None, typer.Option(help="Name of its result; without it the fork's name.")] = None,
     paused: Annotated[bool, typer.Option("--paused", help="Do not let it run yet.")] = False,
@@ -99,7 +96,7 @@ def delete(
         typer.Argument(
             help="Queries, streams, tables; a result goes with its query.",
             show_default=False,
-            autocompletion=completing.everything,
+            autocompletion=complete_name,
         ),
     ],
     keep_result: Annotated[bool, typer.Option("--keep-result", help="What a query has written stays for reading.")] = False,
@@ -123,7 +120,7 @@ def delete(
         if each.query is not None:
             Query.delete(here.client.query(each.query.name), keep_result=keep_result)
         elif each.relation is not None:
-            path_relation(here.client, each.relation).delete()
+            requests_about(here.client, each.relation.kind, each.relation.name).delete()
         here.output.say(f"{name} is deleted")
     if here.output.as_json:
         here.output.json([{"deleted": name} for name, _ in found])

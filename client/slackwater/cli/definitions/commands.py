@@ -7,15 +7,13 @@ from typing import Annotated
 
 import typer
 
-from slackwater.cli.definitions.doing import carry_out
 from slackwater.cli.definitions.exporting import defined_in, exported
 from slackwater.cli.definitions.files import read_files, read_others
-from slackwater.cli.definitions.plan import Plan, plan_of
+from slackwater.cli.definitions.plan import Plan, carry_out, plan_of
 from slackwater.cli.definitions.showing import LOOK, show
-from slackwater.cli.options.asking import confirmed
 from slackwater.cli.options.failing import DIFFERENT, FAILED, UsageError
 from slackwater.cli.options.invocation import Command, Invocation, invocation_of
-from slackwater.cli.options.pairs import need
+from slackwater.cli.options.pairs import confirmed, need
 
 _PANEL = "Definitions in git"
 Root = Annotated[Path, typer.Argument(help="A directory of .sql, .yaml and .json files, or one such file.", show_default=False)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ import yaml
 from slackwater.answers.answer_list import QueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
 from slackwater.cli.definitions.files import FileDefinition
-from slackwater.cli.definitions.plan import compared
+from slackwater.cli.definitions.plan import compared, is_meant
 from slackwater.cli.options.failing import FAILED, UsageError
 from slackwater.cli.options.naming import result_of
 
@@ -89,7 +88,7 @@ def exported(client: Client, *, patterns: Sequence[str] = (), as_sql: bool = Fal
             raise UsageError(
                 f"{each.name!r} can be the name of no file", "nothing was written; is this the URL of a service?", FAILED
             )
-    selected = [each for each in everything if not patterns or any(fnmatchcase(each.name, pattern) for pattern in patterns)]
+    selected = [each for each in everything if is_meant(each.name, patterns)]
     if not selected:
         return []
     short = [each.body(_short(each.definition)) for each in selected]

@@ -31,7 +31,6 @@ class FileDefinition:
     """One definition of a file.
 
     Attributes:
-        file: its path.
         line: in the file; 1 if unknown.
         name: of a stream, a table or a query; for SQL, of its result, if known.
         definition: of a stream, a table or a query.

@@ -1,8 +1,11 @@
-"""The plan: the steps from the definitions of the service to those of the files. The service compares; this adds deletions."""
+"""The plan: the steps from the definitions of the service to those of the files. The service compares; this adds deletions.
+
+A step is carried out by one request or two; the plan as a whole is no transaction.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -11,7 +14,8 @@ from slackwater.answers.answer_list import ComparedItem, QueryAnswer, RelationAn
 from slackwater.blocking.client import Client
 from slackwater.cli.definitions.files import FileDefinition
 from slackwater.cli.options.failing import FAILED, UsageError
-from slackwater.cli.options.naming import inputs_of, result_of
+from slackwater.cli.options.naming import inputs_of, requests_about, result_of
+from slackwater.cli.statements import as_replacing
 from slackwater.errors import NotFound
 
 Action = Literal["create", "no_op", "in_place", "repartition", "needs_new_state", "delete", "refused"]
@@ -140,7 +144,7 @@ def _before(client: Client, kind: str, name: str) -> Mapping[str, Any] | None:
         if kind == "query":
             found: Mapping[str, Any] = client.query(name).info().definition
         else:
-            found = (client.table(name) if kind == "table" else client.stream(name)).info().definition or {}
+            found = requests_about(client, kind, name).info().definition or {}
     except NotFound:
         return None
     return found
@@ -170,7 +174,7 @@ def deletions(
     wanted = {step.name: step.item.definition or {} for step in steps if step.kind == "query" and step.item is not None}
     there = {each.name: each.definition for each in queries}
     reads = _reads({**there, **wanted})
-    going = [name for name in there if ("query", name) not in defined and _is_meant(name, patterns)]
+    going = [name for name in there if ("query", name) not in defined and is_meant(name, patterns)]
     staying = {name: inputs for name, inputs in reads.items() if name not in going}
     found = [
         Step("delete", "query", name, problems=_stays(result_of(there[name]), staying))
@@ -179,7 +183,7 @@ def deletions(
     found += [
         Step("delete", relation.kind, relation.name, problems=_stays(relation.name, staying))
         for relation in relations
-        if (relation.kind, relation.name) not in defined and _is_meant(relation.name, patterns)
+        if (relation.kind, relation.name) not in defined and is_meant(relation.name, patterns)
     ]
     return found
 
@@ -199,7 +203,8 @@ def _reads(definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, frozenset[
     return found
 
 
-def _is_meant(name: str, patterns: Sequence[str]) -> bool:
+def is_meant(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether a name fits one of some patterns; without patterns each does."""
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
@@ -229,3 +234,50 @@ def _readers_first(
     for name in going:
         take(name, frozenset())
     return list(reversed(done))
+
+
+def carry_out(client: Client, plan: Plan) -> Iterator[Step]:
+    """Do every step that changes something; yields each once it is done.
+
+    Raises:
+        ServiceError: a step was refused; those before it are done.
+    """
+    for step in plan.changes:
+        _do(client, step)
+        yield step
+
+
+def _do(client: Client, step: Step) -> None:
+    if step.action == "delete":
+        if step.kind == "query":
+            client.query(step.name).delete()
+        else:
+            requests_about(client, step.kind, step.name).delete()
+        return
+    item = step.item
+    if item is None:
+        raise ValueError(f"{step.name} has nothing to be carried out")
+    # Without the desired state: a statement says none, so who has paused a query has paused it.
+    definition: Mapping[str, Any] = {name: value for name, value in (item.definition or {}).items() if name != "desired_state"}
+    if step.wanted is not None and step.wanted.definition is not None:
+        definition = step.wanted.definition  # what the file says, so that what it leaves open stays open
+    if item.statement is None or _is_put(step):
+        _put(client, step, definition)
+    if item.statement is not None and not _is_put(step):
+        if step.action == "needs_new_state":
+            _put(client, step, definition)  # a statement says it in its own words only; what comes then changes nothing more
+        client.sql(item.statement if step.action == "create" else as_replacing(item.statement), properties=item.properties)
+
+
+def _is_put(step: Step) -> bool:
+    """Whether a statement cannot replace what it has made: CREATE SOURCE … and INSERT INTO … are changed by their definition."""
+    statement = None if step.wanted is None else step.wanted.statement
+    return step.action != "create" and statement is not None and (statement.is_source or statement.target is not None)
+
+
+def _put(client: Client, step: Step, definition: Mapping[str, Any]) -> None:
+    body = dict(definition)
+    if step.kind == "query":
+        client.query(step.name).edit({**body, "name": step.name}, discard_state=step.action == "needs_new_state")
+    else:
+        requests_about(client, step.kind, step.name).register(body)

@@ -10,6 +10,7 @@ from rich.text import Text
 from slackwater.answers.answer_list import EditEffect
 from slackwater.cli.definitions.plan import Action, Plan, Step
 from slackwater.cli.options.output import Output, event_time
+from slackwater.displays.style import range_text
 from slackwater.parameters import json_text
 
 LOOK: Final[Mapping[Action, tuple[str, str, str]]] = {
@@ -72,10 +73,9 @@ def _details(step: Step) -> Iterator[tuple[str, str]]:
 
 
 def _effect(effect: EditEffect) -> str:
-    count = f"{effect.at_least:,}" if effect.at_least == effect.at_most else f"{effect.at_least:,} to {effect.at_most:,}"
     where = "" if effect.operator is None else f" at {effect.operator}"
     times = "" if effect.from_ms is None else f", {event_time(effect.from_ms)} to {event_time(effect.to_ms)}"
-    return f"{count} {EFFECTS.get(effect.effect, effect.effect)}{where}{times}"
+    return f"{range_text(effect.at_least, effect.at_most)} {EFFECTS.get(effect.effect, effect.effect)}{where}{times}"
 
 
 def _short(value: Any) -> str:

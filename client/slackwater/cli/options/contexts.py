@@ -26,12 +26,7 @@ _OWNER_ONLY: Final = 0o600
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One service.
-
-    Attributes:
-        url: of the service.
-        key: sent with every request; None: none.
-    """
+    """One service."""
 
     url: str
     key: str | None = field(default=None, repr=False)

@@ -46,8 +46,6 @@ class CommandFailed(Exception):
     """A command failed.
 
     Attributes:
-        detail: what is wrong.
-        cure: what to do.
         code: stable code; empty: there is none.
     """
 
@@ -100,12 +98,7 @@ class Failure:
 
 
 def failure_of(error: SlackwaterError | CommandFailed, url: str) -> Failure:
-    """Return the failure for an error.
-
-    Args:
-        error: the error.
-        url: of the service.
-    """
+    """Return the failure for an error."""
     match error:
         case CommandFailed(detail=detail, cure=cure, exit_code=exit_code, code=code):
             return Failure(code, detail, cure, exit_code)

@@ -112,22 +112,17 @@ def _of_machine(
     """Declare the options of every command that works on this machine. It is never called."""
 
 
-@cache
 def common_options() -> tuple[Any, ...]:
-    """Return the options of every command that asks a service.
-
-    They are built once: this takes a millisecond, and 26 commands are built at each start.
-    """
+    """Return the options of every command that asks a service."""
     return _options_of(_common)
 
 
 @cache
-def _machine_options() -> tuple[Any, ...]:
-    return _options_of(_of_machine)
-
-
 def _options_of(function: Callable[..., None]) -> tuple[Any, ...]:
-    """Return the options of a function; typer builds them, because its classes have other arguments in other versions."""
+    """Return the options of a function; typer builds them, because its classes have other arguments in other versions.
+
+    They are built once: this takes a millisecond, and 26 commands are built at each start.
+    """
     maker = typer.Typer(add_completion=False)
     maker.command(add_help_option=False)(function)
     made: Any = typer.main.get_command(maker)
@@ -202,7 +197,7 @@ class MachineCommand(ReportingCommand):
     """A command that works on the machine where it runs, such as those of the service: of the common options it has ``--json`` alone."""
 
     def __init__(self, *args: Any, params: list[Any] | None = None, **options: Any) -> None:
-        super().__init__(*args, params=[*(params or []), *_machine_options()], **options)
+        super().__init__(*args, params=[*(params or []), *_options_of(_of_machine)], **options)
 
 
 def tell(context: typer.Context, error: SlackwaterError | CommandFailed) -> int:

@@ -1,17 +1,21 @@
-"""The meaning of a name on the command line: a query, a stream, a table, or both a query and its result."""
+"""The meaning of a name on the command line: a query, a stream, a table, or both a query and its result; and completion of names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeVar
 
+import typer
+
 from slackwater.answers.answer_list import OneQueryAnswer, RelationAnswer
 from slackwater.blocking.client import Client
-from slackwater.blocking.relations import Relation, Stream, Table
+from slackwater.blocking.relations import Stream, Table
 from slackwater.cli.options.failing import FAILED, UsageError
-from slackwater.errors import NotFound
+from slackwater.cli.options.invocation import invocation_of
+from slackwater.errors import NotFound, SlackwaterError
+from slackwater.transport.requests import Retries
 
 Kind = Literal["query", "stream", "table"]
 Found = TypeVar("Found")
@@ -22,6 +26,9 @@ KINDS: Final[dict[str, Kind]] = {
     "table": "table", "tables": "table", "t": "table",
 }  # fmt: skip
 """Words on the command line → kinds."""
+
+PATIENCE_S: Final = 2.0
+"""Limit of completion: short, because a person has pressed Tab and waits."""
 
 
 def kind_of(word: str, cure: str = "") -> Kind:
@@ -71,7 +78,7 @@ def named(client: Client, text: str) -> Named:
     relation = None
     for each in ("table", "stream"):
         if relation is None and kind in (None, each):
-            relation = _or_none(client.relation("tables" if each == "table" else "streams", name).info)
+            relation = _or_none(requests_about(client, each, name).info)
     if query is None and relation is None:
         raise nothing(client, kind, name)
     return Named(query, relation)
@@ -93,18 +100,12 @@ def relation_of(client: Client, text: str) -> Stream | Table:
             into = query.definition["into"]
             raise UsageError(f"{name} is a query", f"name what it writes: {into.get('stream') or into.get('table')}")
         kind = found.kind
-    return client.table(name) if kind == "table" else client.stream(name)
+    return requests_about(client, kind, name)
 
 
 def nothing(client: Client, kind: Kind | None, name: str) -> UsageError:
     """Return the error for an unknown name, with similar names."""
-    known: list[str] = []
-    if kind in (None, "query"):
-        known += [each.name for each in client.queries.list()]
-    if kind in (None, "stream"):
-        known += [each.name for each in client.streams()]
-    if kind in (None, "table"):
-        known += [each.name for each in client.tables()]
+    known = _known_names(client, ("query", "stream", "table") if kind is None else (kind,))
     similar = get_close_matches(name, sorted({*known}), 3)
     what = kind or "query, stream or table"
     cure = f"did you mean {' or '.join(similar)}?" if similar else "slackwater get lists all"
@@ -135,6 +136,41 @@ def inputs_of(definition: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(str(each.get("stream") or each.get("table")) for each in given))
 
 
-def path_relation(client: Client, relation: RelationAnswer) -> Relation:
-    """Return the object for requests about a relation."""
-    return client.table(relation.name) if relation.kind == "table" else client.stream(relation.name)
+def requests_about(client: Client, kind: str, name: str) -> Stream | Table:
+    """Return the object for requests about a stream or a table."""
+    return client.table(name) if kind == "table" else client.stream(name)
+
+
+def _known_names(client: Client, kinds: Iterable[Kind]) -> Iterator[str]:
+    """Yield the names of some kinds; those of queries with the internal ones."""
+    for kind in kinds:
+        if kind == "query":
+            yield from (each.name for each in client.queries.list())
+        else:
+            yield from (each.name for each in (client.streams() if kind == "stream" else client.tables()))
+
+
+def _completions(context: typer.Context, kinds: Iterable[Kind], incomplete: str) -> list[str]:
+    """Return names for the shell, from the service. If it is not reachable, there are none, without a message."""
+    try:
+        service = invocation_of(context).service
+        with Client(service.url, api_key=service.key or "", timeout=PATIENCE_S, retries=Retries(attempts=1)) as client:
+            known = dict.fromkeys(_known_names(client, kinds))
+            return [name for name in known if name.startswith(incomplete) and not is_internal(name)]
+    except (SlackwaterError, UsageError):
+        return []
+
+
+def complete_query(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a query."""
+    return _completions(ctx, ("query",), incomplete)
+
+
+def complete_relation(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a stream or a table."""
+    return _completions(ctx, ("stream", "table"), incomplete)
+
+
+def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a query, a stream or a table."""
+    return _completions(ctx, ("query", "stream", "table"), incomplete)

@@ -50,11 +50,7 @@ class PlainConsole(Console):
 
 
 class Output:
-    """Standard output and standard error of commands.
-
-    Args:
-        as_json: JSON instead of text for people.
-    """
+    """Standard output and standard error of commands."""
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json

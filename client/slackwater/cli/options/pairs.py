@@ -1,9 +1,12 @@
-"""Options that need or exclude another one: an option that would be ignored is refused before any request."""
+"""Checks before any request: options that need or exclude another one, and the question before an action that cannot be undone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import typer
 
 from slackwater.cli.options.failing import UsageError
 
@@ -14,12 +17,7 @@ def is_given(value: Any) -> bool:
 
 
 def need(option: str, others: Mapping[str, Any]) -> None:
-    """Refuse options that have no effect without another one.
-
-    Args:
-        option: the missing option.
-        others: by name, those that need it.
-    """
+    """Refuse options that have no effect without another one."""
     names = _named(others)
     if names:
         listed, says = _listed(names), "says" if len(names) == 1 else "say"
@@ -27,13 +25,7 @@ def need(option: str, others: Mapping[str, Any]) -> None:
 
 
 def exclude(option: str, others: Mapping[str, Any], why: str) -> None:
-    """Refuse options that have no effect beside another one.
-
-    Args:
-        option: the option that excludes them.
-        others: by name.
-        why: why they have no effect.
-    """
+    """Refuse options that have no effect beside another one."""
     names = _named(others)
     if names:
         listed, has = _listed(names), "has" if len(names) == 1 else "have"
@@ -47,3 +39,21 @@ def _named(options: Mapping[str, Any]) -> list[str]:
 
 def _listed(names: list[str]) -> str:
     return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]
+
+
+def confirmed(question: str, *, yes: bool, counted: Callable[[], str] | None = None) -> bool:
+    """Return whether to do it: ``--yes``, or a person at a terminal agrees.
+
+    Args:
+        question: for the person.
+        yes: do not ask.
+        counted: returns the question with numbers that need a request; only used for people.
+
+    Raises:
+        UsageError: there is no terminal to ask at.
+    """
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} Nobody can be asked here", "give --yes where that is meant")
+    return typer.confirm(question if counted is None else counted(), err=True)

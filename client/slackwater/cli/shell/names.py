@@ -55,11 +55,7 @@ def read_names(client: Client) -> Names:
 
 
 class Known:
-    """The names as last read. A thread reads them again when they may have changed; no caller waits for it.
-
-    Args:
-        read: asks the service.
-    """
+    """The names as last read. A thread reads them again when they may have changed; no caller waits for it."""
 
     def __init__(self, read: Callable[[], Names]) -> None:
         self._read = read

@@ -70,8 +70,6 @@ class InteractiveShell:
     """Reads and executes statements until the user leaves.
 
     Args:
-        session: executes them.
-        known: names for completion.
         url: of the service, for people.
         history: file of typed statements; None: none.
     """

@@ -44,12 +44,7 @@ def _cell(value: Any) -> Text:
 
 
 class Printer:
-    """Prints results of statements.
-
-    Args:
-        output: where.
-        form: of rows; may change between statements.
-    """
+    """Prints results of statements."""
 
     def __init__(self, output: Output, form: Format) -> None:
         self.output = output

@@ -24,8 +24,6 @@ class Session:
     """Executes scripts.
 
     Args:
-        client: of the service.
-        printer: of results.
         variables: values of ``${name}``.
     """
 

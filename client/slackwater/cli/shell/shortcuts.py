@@ -31,12 +31,7 @@ class Left(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shortcut:
-    """One shortcut.
-
-    Attributes:
-        form: as typed.
-        help: what it does.
-    """
+    """One shortcut."""
 
     form: str
     help: str

@@ -10,7 +10,7 @@ import typer
 
 from slackwater.cli.options.failing import UsageError
 from slackwater.cli.options.invocation import Command, invocation_of
-from slackwater.cli.top.reading import Snapshot, read
+from slackwater.cli.top.reading import read
 from slackwater.cli.top.view import HEAD, ORDERS, View, cells_of
 
 
@@ -43,8 +43,7 @@ def top(
             return
         here.output.table(HEAD, map(cells_of, view.lines), empty="there are no queries")
         return
-    first: Snapshot = read(here.client)  # report a wrong URL or key before the screen opens
-    view.take(first)
+    view.take(read(here.client))  # reports a wrong URL or key before the screen opens
     from slackwater.cli.top.screen import Screen  # imported here only: a pipe needs no screen
 
     Screen(here.client, view, every).run()

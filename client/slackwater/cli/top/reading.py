@@ -29,7 +29,6 @@ class Row:
     Attributes:
         read_rows: records read since it began with its state.
         emitted_rows: rows written in the same time.
-        lag: unread records; None: unknown.
         waiting: records that wait in its operators.
         counted: late, dropped, expired and rejected records.
         batch_s: duration of its last batch.

@@ -28,13 +28,7 @@ _STYLE: Final = Style.from_dict({
 
 
 class Screen:
-    """Shows all queries until the user leaves it.
-
-    Args:
-        client: of the service.
-        view: the content.
-        every_s: seconds between two readings.
-    """
+    """Shows all queries until the user leaves it."""
 
     def __init__(self, client: Client, view: View, every_s: float) -> None:
         self._client = client

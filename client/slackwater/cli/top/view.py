@@ -56,7 +56,6 @@ class View:
     Attributes:
         order: one of ``ORDERS``.
         selected: name of the selected query; None: the first.
-        detail: its details.
         trouble: why there is no newer reading; empty: there is one.
         is_held: the numbers are frozen.
     """
@@ -123,13 +122,7 @@ def _number(value: float | None) -> str:
 
 
 def frame(view: View, width: int, height: int) -> list[tuple[str, str]]:
-    """Return the screen as fragments of style and text.
-
-    Args:
-        view: the content.
-        width: of the terminal.
-        height: of the terminal.
-    """
+    """Return the screen as fragments of style and text."""
     lines = view.lines
     texts = [cells_of(line) for line in lines]
     widths = [max(len(head), *(len(text[place]) for text in texts), 0) for place, head in enumerate(HEAD)]

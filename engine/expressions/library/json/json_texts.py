@@ -15,7 +15,7 @@ from engine.expressions.library.by_value import Unfit, by_value
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.library.json import json_values
 from engine.expressions.library.json.json_paths import quickly_extracted, quickly_validated
-from engine.expressions.library.json.json_writing import is_written_by_polars, written_as_json
+from engine.expressions.library.json.json_values import is_written_by_polars, written_as_json
 from engine.expressions.library.texts.more_texts import TEXT_LIST, TEXT_MAP, entries
 from engine.expressions.limits import MAX_TEXT_BYTES
 from engine.expressions.types.types import BOOLEAN, INT, STRING

@@ -12,8 +12,7 @@ from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.limits import MAX_ARRAY_ELEMENTS
 from engine.expressions.types.types import BIGINT, BOOLEAN, INT, STRING, ColumnType
 from engine.expressions.values.evaluation_errors import Gaps, without_result
-from engine.expressions.values.nested import NO_ORDER, comparable, listed
-from engine.expressions.values.nested_types import array_of
+from engine.expressions.values.nested import NO_ORDER, array_of, comparable, listed
 from engine.expressions.values.once import once, repeated
 from engine.expressions.values.operands import ExpressionInvalid, Operand, cast, coerce, common_type
 

@@ -11,8 +11,7 @@ from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.library.nested.arrays import arrays_of, of_longer
 from engine.expressions.limits import MAX_ARRAY_ELEMENTS
 from engine.expressions.types.types import BOOLEAN, STRING, ColumnType
-from engine.expressions.values.nested import of_last_keys
-from engine.expressions.values.nested_types import array_of, map_of, struct_of
+from engine.expressions.values.nested import array_of, map_of, of_last_keys, struct_of
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import ExpressionInvalid, Operand, coerce, common_type
 from engine.expressions.values.rebuilding import KEY, VALUE, entries

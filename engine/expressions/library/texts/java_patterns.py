@@ -15,7 +15,7 @@ from typing import Final
 import polars as pl
 
 from engine.expressions.library.by_value import Unfit
-from engine.expressions.values.patterns import MAX_PATTERN_CHARS
+from engine.expressions.values.texts import MAX_PATTERN_CHARS
 
 _META: Final = frozenset("\\.+*?()|[]{}^$#&-~/")
 _KEPT: Final = frozenset("zAafnrtbB")

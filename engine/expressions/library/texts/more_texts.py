@@ -12,12 +12,12 @@ import polars as pl
 from engine.expressions.documented import Example
 from engine.expressions.library.arguments import of_text, of_values, texts_of, whole
 from engine.expressions.library.by_value import MAX_ITEMS, Unfit, by_value
+from engine.expressions.library.choosing import chosen
 from engine.expressions.library.entry import Arguments, Function
 from engine.expressions.library.texts.texts_and_bytes import kind_of
 from engine.expressions.limits import MAX_TEXT_BYTES
 from engine.expressions.types.types import BIGINT, BYTES, INT, STRING, ColumnType
 from engine.expressions.values import evaluation_errors as gaps
-from engine.expressions.values.choosing import chosen
 from engine.expressions.values.once import once
 from engine.expressions.values.operands import Operand, coerce
 

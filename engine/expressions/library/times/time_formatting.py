@@ -24,7 +24,7 @@ _TIME: Final = frozenset(
         "nanosecond of the day",
     }
 )
-_DATE: Final = frozenset({"year", "day of the year", "month", "day", "quarter", "day of the week"})
+DATE_FIELDS: Final = frozenset({"year", "day of the year", "month", "day", "quarter", "day of the week"})
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Moment:
 
     @staticmethod
     def of_date(date: pl.Expr) -> Moment:
-        return Moment("date", date, _DATE)
+        return Moment("date", date, DATE_FIELDS)
 
     @staticmethod
     def of_time(time: pl.Expr) -> Moment:
@@ -55,7 +55,7 @@ class Moment:
 
     @staticmethod
     def of_timestamp(instant: pl.Expr, zone: Zone) -> Moment:
-        return Moment("timestamp", zone.local(instant), _DATE | _TIME | {"zone"}, instant, zone)
+        return Moment("timestamp", zone.local(instant), DATE_FIELDS | _TIME | {"zone"}, instant, zone)
 
 
 def formatted(parts: Sequence[Part], moment: Moment) -> pl.Expr:

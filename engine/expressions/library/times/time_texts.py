@@ -11,7 +11,7 @@ import polars as pl
 from engine.expressions.documented import Example
 from engine.expressions.library.arguments import texts_of, whole
 from engine.expressions.library.entry import Arguments, Function
-from engine.expressions.library.times.time_formatting import Moment, formatted
+from engine.expressions.library.times.time_formatting import DATE_FIELDS, Moment, formatted
 from engine.expressions.library.times.time_parsing import ParsedFields, reading_of
 from engine.expressions.library.times.time_patterns import parts_of
 from engine.expressions.library.times.time_zones import UTC, Zone, zone_of
@@ -23,9 +23,6 @@ from engine.expressions.values.operands import ExpressionInvalid, Operand, coerc
 
 Build = Callable[[pl.Expr, str, Zone], pl.Expr]
 """Makes an expression of a value, a pattern and a zone."""
-
-_DATE_FIELDS: Final = frozenset({"year", "day of the year", "month", "day", "quarter", "day of the week"})
-_DAY_NS: Final = 86_400_000_000_000
 
 
 def by_pattern(name: str, build: Build, value: pl.Expr, words: Arguments, result: ColumnType) -> Operand:
@@ -95,14 +92,9 @@ def _read_date(text: pl.Expr, pattern: str, _: Zone, *, is_lenient: bool = False
 
 def _read_time(text: pl.Expr, pattern: str, _: Zone) -> pl.Expr:
     reading = reading_of(parts_of(pattern))
-    if strange := sorted(reading.fields & (_DATE_FIELDS | {"zone"})):
+    if strange := sorted(reading.fields & (DATE_FIELDS | {"zone"})):
         raise ExpressionInvalid("type_mismatch", f"the pattern {pattern[:60]!r} of a time has a {strange[0]}")
-
-    def time(groups: pl.Expr) -> pl.Expr:
-        found = ParsedFields(reading, groups)
-        return pl.when(found.is_read).then(found.nanos() // 1_000_000 * 1_000_000).cast(pl.Time)
-
-    return once(time, reading.groups(text))
+    return once(lambda groups: ParsedFields(reading, groups).time(), reading.groups(text))
 
 
 def _read_timestamp(text: pl.Expr, pattern: str, zone: Zone) -> pl.Expr:

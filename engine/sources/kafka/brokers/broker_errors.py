@@ -42,12 +42,7 @@ class OffsetOutOfRange(Exception):
 
 
 class BrokerErrors:
-    """Errors of a topic's brokers. Secrets are removed from every text.
-
-    Args:
-        topic: its name.
-        without_secrets: removes secrets.
-    """
+    """Errors of a topic's brokers. Secrets are removed from every text."""
 
     def __init__(self, topic: str, without_secrets: Callable[[str], str] = str) -> None:
         self._topic, self._shown = topic, without_secrets
@@ -58,7 +53,6 @@ class BrokerErrors:
         self._recorded[:] = [*self._recorded[1 - _KEPT :], error]
 
     def forget(self) -> None:
-        """Forget all reports."""
         self._recorded.clear()
 
     @property
@@ -72,7 +66,6 @@ class BrokerErrors:
         return f" ({'; '.join(known)[:300]})" if known else ""
 
     def text(self, error: KafkaError) -> str:
-        """Return the text of an error."""
         return self._shown(error.str())[:300]
 
     def meaning(self, error: KafkaError, failing: str) -> Exception:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -25,7 +25,6 @@ from engine.errors import SourceUnavailable
 from engine.postgres.postgres import shared_connection
 from engine.sources.kafka.brokers.broker_errors import BrokerErrors
 from engine.sources.kafka.brokers.consumer_loop import RESTING_S, ConsumerLoop
-from engine.sources.kafka.brokers.fetch_size import MOST_BYTES, FetchSize
 from engine.sources.kafka.brokers.fetching.library import library
 from engine.sources.kafka.brokers.fetching.native import NativeFetcher
 from engine.sources.kafka.brokers.fetching.plain import PlainFetcher
@@ -41,6 +40,60 @@ CHANGED_S: Final = 3.0
 
 AHEAD_KB: Final = 8 * 1024
 """Prefetched data of a partition: enough to bridge a broker's answer; more would be lost if another process reads on."""
+
+
+MOST_BYTES: Final = 4 << 20
+LEAST_BYTES: Final = 64 << 10
+STEP: Final = 8
+"""A failure divides the size by this factor, growth multiplies it."""
+
+FIRST_GROWTH_S: Final = 10.0
+"""After an outage, two growths restore the full size."""
+
+LONGEST_GROWTH_S: Final = 600.0
+"""On a link that is always slow, a failed growth costs about 20 s of reading."""
+
+
+@dataclass(slots=True)
+class FetchSize:
+    """How many bytes one answer of a broker may hold, for new clients of one topic. Times are monotonic seconds; it reads no clock.
+
+    An answer must come within the client's timeout, so a slow link gets smaller requests. A slow link and an outage look the same while
+    they last. So requests shrink after each failure, and grow again after a time of success. After failed growth the next attempt comes
+    later.
+
+    Attributes:
+        size_bytes: of one answer.
+        changed_at_s: time of the last change; None: never.
+        growth_s: time without a failure after which it grows.
+        has_grown: the last change was a growth.
+    """
+
+    size_bytes: int = MOST_BYTES
+    changed_at_s: float | None = None
+    growth_s: float = FIRST_GROWTH_S
+    has_grown: bool = False
+
+    def now(self, now_s: float) -> int:
+        """Return the size to fetch with, after growing it if growth is due."""
+        if self.changed_at_s is None or now_s - self.changed_at_s < self.growth_s:
+            return self.size_bytes
+        if self.has_grown:
+            self.growth_s = FIRST_GROWTH_S  # the size before this one worked
+        if self.size_bytes == MOST_BYTES:
+            self.changed_at_s, self.has_grown = None, False
+            return self.size_bytes
+        self.size_bytes, self.changed_at_s, self.has_grown = self.size_bytes * STEP, now_s, True
+        return self.size_bytes
+
+    def failed(self, used_bytes: int, now_s: float) -> None:
+        """Record that a client with this size got no answer."""
+        if used_bytes > self.size_bytes:
+            return  # a client from before the last failure
+        if self.has_grown:
+            self.growth_s = min(2 * self.growth_s, LONGEST_GROWTH_S)
+        self.size_bytes = max(used_bytes // STEP, LEAST_BYTES)
+        self.changed_at_s, self.has_grown = now_s, False
 
 
 @dataclass(slots=True)
@@ -257,3 +310,25 @@ _CONSUMER: Final = {
     "auto.offset.reset": "error",
 }  # fmt: skip
 """The service keeps positions: nothing is committed to a group, and no position comes from elsewhere."""
+
+
+def ends_within(seconds: float, call: Callable[[], None]) -> bool:
+    """Make a call in a separate thread, and abandon the thread if the call takes longer; return whether the call has ended.
+
+    Raises:
+        BaseException: an error that the call raises in time.
+    """
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - the caller's thread raises it again
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="bounded-call", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if raised:
+        raise raised[0]
+    return not thread.is_alive()

@@ -28,13 +28,6 @@ _STEP_S: Final = 0.5
 def epoch_before(dsn: str, place: KafkaPlace, partition: int, low: int, position: int) -> int | None:
     """Return the leader epoch of the last record before a position; None: no record is left there.
 
-    Args:
-        dsn: of the database with the connections.
-        place: the topic.
-        partition: which.
-        low: where its log begins.
-        position: an offset.
-
     Raises:
         SourceUnavailable: the broker gives no answer.
         TopicMissing, TopicDenied: see there.

@@ -28,11 +28,7 @@ class BrokersAway(SourceUnavailable):
 
 
 class AwayBrokers:
-    """The brokers that gave no answer lately. Safe for threads.
-
-    Args:
-        clock: monotonic seconds.
-    """
+    """The brokers that gave no answer lately. Safe for threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

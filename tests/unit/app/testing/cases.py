@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app.testing.case import Case, read_case
+from app.testing.case import Case, Slicing, read_case
 from app.testing.documents import FileInvalid, read_documents
 from app.testing.machines.engine_machine import EngineMachine
 from app.testing.running import run_case
-from app.testing.slicing import Slicing
 
 ORDERS = """
 streams:

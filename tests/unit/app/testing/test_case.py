@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.testing.case import Append, Expect, Restart, Wait
-from app.testing.slicing import Slicing
+from app.testing.case import Append, Expect, Restart, Slicing, Wait
 from app.testing.sources import SHARED_FEED
 from engine.definition.sources.log import LogConnector
 from tests.unit.app.testing.cases import ORDERS, case_of, faults_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.testing.slicing import Slicing
+from app.testing.case import Slicing
 from tests.unit.app.testing.cases import ORDERS, failures_of
 
 COUNTS = """

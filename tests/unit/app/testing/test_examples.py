@@ -9,13 +9,12 @@ from typing import get_args
 import pytest
 
 import app.testing
-from app.testing.case import Case, Expect, read_case
+from app.testing.case import Case, Expect, Slicing, read_case
 from app.testing.comparing.rows import ExpectedRows, Row
 from app.testing.documents import find_files, read_documents
 from app.testing.expectations import Expectation
 from app.testing.machines.engine_machine import EngineMachine
 from app.testing.running import run_case
-from app.testing.slicing import Slicing
 from engine.expressions.aggregates.aggregates import AggregateName
 
 DIRECTORY = Path(app.testing.__file__).parent / "examples"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from app.testing.case import Slicing
 from app.testing.machines.engine_machine import EngineMachine
 from app.testing.running import run_case
-from app.testing.slicing import Slicing
 from tests.unit.app.testing.cases import case_of, failures_of, faults_of
 
 VISITS = [(f"v{n % 11}", "nw se"[n % 5], 1_000 * n - 4_000 * (n % 3 == 2)) for n in range(4, 34)]

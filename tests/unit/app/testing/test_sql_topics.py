@@ -8,7 +8,7 @@ import pytest
 
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.expressions.types.types import Schema, parse_type
-from engine.formats.lenient.model import Layout
+from engine.formats.lenient.json_format import Layout
 from engine.plan.catalog import source_entry
 from engine.statements.context.session import Format, KeyWindow, SqlRelation, Topic
 from tests.conformance.ksqldb.codecs import CODECS

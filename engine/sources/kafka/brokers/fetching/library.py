@@ -72,11 +72,7 @@ _SHORT_CALLS: Final[dict[str, tuple[Any, ...]]] = {
 
 
 class Library:
-    """Functions of librdkafka, by their names without the prefix.
-
-    Args:
-        path: of the library.
-    """
+    """Functions of librdkafka, by their names without the prefix."""
 
     def __init__(self, path: str) -> None:
         for loaded, calls in ((ctypes.CDLL(path), _CALLS), (ctypes.PyDLL(path), _SHORT_CALLS)):

@@ -52,14 +52,12 @@ class NativeFetcher:
         self._pointers: U64 = np.zeros(MOST_AT_ONCE, np.uint64)
 
     def begin(self, partition: int, offset: int) -> None:
-        """See ``Fetcher``."""
         self.end(partition)
         if self._library.consume_start(self._topic, partition, offset):
             raise SourceUnavailable(f"partition {partition} cannot be read: {self._last_error()}")
         self._begun.add(partition)
 
     def poll(self, partition: int, most: int, wait_s: float) -> Polled:
-        """See ``Fetcher``."""
         most = min(most, MOST_AT_ONCE)
         count = self._batch(partition, 0, most, 0)
         if not count:
@@ -76,13 +74,11 @@ class NativeFetcher:
             deque(map(self._library.message_destroy, pointers.tolist()), 0)
 
     def end(self, partition: int) -> None:
-        """See ``Fetcher``."""
         if partition in self._begun:
             self._begun.discard(partition)
             self._library.consume_stop(self._topic, partition)
 
     def close(self) -> None:
-        """See ``Fetcher``."""
         for partition in list(self._begun):
             self.end(partition)
         self._library.topic_destroy(self._topic)

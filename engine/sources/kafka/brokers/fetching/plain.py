@@ -34,12 +34,10 @@ class PlainFetcher:
             raise SourceUnavailable(f"a client of Kafka cannot be made: {error.args[0].str()}") from error
 
     def begin(self, partition: int, offset: int) -> None:
-        """See ``Fetcher``."""
         self._consumer.assign([TopicPartition(self._topic, partition, offset)])
         self._assigned = partition
 
     def poll(self, partition: int, most: int, wait_s: float) -> Polled:
-        """See ``Fetcher``."""
         if partition != self._assigned:
             raise ValueError(f"partition {partition} was not begun")
         messages = self._consumer.consume(min(most, MOST_AT_ONCE), 0)
@@ -58,18 +56,15 @@ class PlainFetcher:
         return Polled(columns_of(good, self._wanted), faults)
 
     def end(self, partition: int) -> None:
-        """See ``Fetcher``."""
         if partition == self._assigned:
             self._consumer.unassign()
             self._assigned = None
 
     def close(self) -> None:
-        """See ``Fetcher``."""
         self._consumer.close()
 
 
 def columns_of(messages: list[Message], wanted: RecordFields) -> Fetched:
-    """Make columns of messages."""
     count = len(messages)
     values = map(Message.value, messages)
     times = starmap(_time, map(Message.timestamp, messages)) if wanted.has_times else iter([NO_TIMESTAMP_MS] * count)

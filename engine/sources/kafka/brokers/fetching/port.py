@@ -94,7 +94,6 @@ class Fetched:
 
     @classmethod
     def nothing(cls, wanted: RecordFields) -> Fetched:
-        """Return no records."""
         empty = np.empty(0, np.int64)
         headers = pl.Series("headers", [], HEADERS) if wanted.has_headers else None
         return cls(pl.Series("key", [], pl.Binary), pl.Series("value", [], pl.Binary), empty, empty, headers)

@@ -1,1 +1,0 @@
-"""Idempotent requests: the first answer is stored by its Idempotency-Key."""

@@ -1,1 +1,0 @@
-"""Registered functions in Python."""

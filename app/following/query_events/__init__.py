@@ -1,1 +1,0 @@
-"""What happens to a query, as an event stream."""

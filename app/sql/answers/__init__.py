@@ -1,1 +1,0 @@
-"""Outcomes of statements as answers show them."""

@@ -1,1 +1,0 @@
-"""The drivers, and the settings in force."""

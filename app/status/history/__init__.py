@@ -1,1 +1,0 @@
-"""What happened: events, runs, refused records."""
