@@ -45,7 +45,6 @@ QUERY: Final[dict[str, Any]] = {
         "plan": "c.plan",
     },
     "idle": {"after": "2s"},
-    "tasks": 1,
     "into": {"stream": RESULT},
 }
 

@@ -13,7 +13,7 @@ JOIN_GRACE_HOURS = 3  # the slowest weather report comes 174 minutes after its h
 WINDOW_GRACE_HOURS = 6  # longer than all flights but those to Hawaii
 BATCH_COLUMNS = ("flights", "with_delay", "mean_delay", "worst_delay", "destinations")
 
-# One partition and one task: the result then depends on nothing but the sending order, which the batch computation can repeat.
+# One partition: the result then depends on nothing but the sending order, which the batch computation can repeat.
 RELATIONS: dict[tuple[Kind, str], dict[str, Any]] = {
     ("streams", "departures"): {
         "key": ["origin"],
@@ -54,7 +54,6 @@ JOIN: dict[str, Any] = {
 WINDOWS: dict[str, Any] = {
     "name": "delays_by_airport",
     "from": {"stream": "departures"},
-    "tasks": 1,
     "group_by": ["origin"],
     "window": {"type": "tumbling", "size": "1h", "grace": f"{WINDOW_GRACE_HOURS}h", "retention": "400d"},
     "aggregate": {
