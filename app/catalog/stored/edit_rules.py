@@ -72,9 +72,10 @@ _CLOSING = (
 )
 _SHARED_OUT = (
     "the state is kept: the next launch divides it among the tasks by key, before it reads on; a running query is restarted for that. "
-    "Merged tasks continue with the latest of their stream times: records due by it are emitted with the next record"
+    "Results do not depend on the number of tasks"
 )
 _FROM_NOW_ON = "applies to records that are processed from now on"
+_BUFFERED = "held updates stay; the new limits apply after the next change"
 _ADDED = "new columns are null in earlier results, until these change"
 _DELIVERED = (
     "a new delivery begins at its `start`; delivered results stay at the target. If only `every` changes, the delivery continues; with null "
@@ -90,7 +91,8 @@ _IN_PLACE: tuple[tuple[str, bool, str], ...] = (
     (r"/window/grace", True, _CLOSING),
     (r"/window/retention", True, "limits reads only: older windows are removed with the next commit, and do not come back"),
     (r"/suppress/limit", True, "held updates stay; by event time the new limit holds for them too, by wall clock only for new updates"),
-    (r"/suppress/buffer(/\w+)?", False, "held updates stay; the new limits apply after the next change"),
+    (r"/suppress/buffer", True, _BUFFERED),
+    (r"/suppress/buffer/\w+", False, _BUFFERED),
     (r"/suppress/event_driven", False, _FROM_NOW_ON),
     (r"/idle(/after)?", False, _FROM_NOW_ON),
     (r"/into/connector(/.*)?", False, _DELIVERED),
@@ -108,6 +110,7 @@ _NEW_STATE: tuple[tuple[str, str], ...] = (
     (r"/start", "the query has started to read at another place"),
     (r"/(group_by|window|aggregate).*", "partial results are stored by other groups, windows or aggregates"),
     (r"/(having|select).*", "earlier rows would have to be computed again"),
+    (r"/suppress/buffer", "with a bound all updates are held in one task, without one in each task (S4)"),
     (r"/suppress.*", "held updates are stored in another form, or not at all"),
     (r"/into/versioned/history_retention", "versions that the shorter retention removed cannot be restored"),
     (r"/into.*", "earlier results would be missing"),

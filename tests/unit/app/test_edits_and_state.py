@@ -58,6 +58,7 @@ _WINDOWS: dict[str, Any] = {
     "into": {"table": "q"},
 }
 _LIMITED = {**_WINDOWS, "suppress": {"mode": "until_time_limit", "limit": "5m"}}
+_BOUNDED = {**_WINDOWS, "suppress": {"mode": "until_time_limit", "limit": "5m", "buffer": {"max_rows": 9}}}
 _WALL = {**_WINDOWS, "suppress": {"mode": "until_wall_clock_time_limit", "limit": "5m"}}
 
 _EDITS: list[tuple[dict[str, Any], str, Any, bool]] = [
@@ -89,10 +90,15 @@ _EDITS: list[tuple[dict[str, Any], str, Any, bool]] = [
     (_WINDOWS, "/having", "n > 1", False),
     (_WINDOWS, "/suppress/mode", "until_window_closes", False),
     (_LIMITED, "/suppress/limit", "9m", True),
-    (_LIMITED, "/suppress/buffer", {"max_rows": 5}, True),
+    (_LIMITED, "/suppress/buffer", {"max_rows": 5}, False),  # S4: a suppression with bounds works in one task
+    (_BOUNDED, "/suppress/buffer", {"max_bytes": 5}, True),
+    (_BOUNDED, "/suppress/buffer/max_rows", 5, True),
+    (_BOUNDED, "/suppress/buffer/when_full", "emit_early", True),
+    (_BOUNDED, "/suppress/buffer", None, False),
+    (_BOUNDED, "/suppress/buffer/max_bytes", 5, True),
     (_WALL, "/suppress/limit", "9m", True),
     (_WALL, "/suppress/event_driven", True, True),
-    (_WALL, "/suppress/buffer", {"max_bytes": 500, "when_full": "emit_early"}, True),
+    (_WALL, "/suppress/buffer", {"max_bytes": 500, "when_full": "emit_early"}, False),
     (_WALL, "/window/grace", "1h", True),
 ]  # fmt: skip
 
