@@ -10,7 +10,7 @@ from typing import Any
 from engine.expressions.types.types import Schema
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, Stage
 
-_LATER_FIELDS = ("options", "computed", "part_of", "append_to", "functions", "change_rules", "lost_records")
+_LATER_FIELDS = ("options", "computed", "part_of", "append_to", "functions", "change_rules", "lost_records", "time_key")
 """``AggregateColumn.options``, ``Input.computed``, ``Input.part_of``, ``Output.append_to``; ``functions``, which texts name by their digests;
 ``RelationSchema.change_rules`` and ``.lost_records``, which are never kept."""
 
@@ -97,7 +97,7 @@ def _state_of_input(source: Input) -> Input:
     read = replace(
         relation, columns=columns, max_future_skew_ms=None, is_stop_on_bad_record=False, change_rules=None, lost_records=None
     )
-    return replace(source, functions=(), relation=read)
+    return replace(source, functions=(), time_key=(), relation=read)  # operators have the key
 
 
 def _state_of_feed(feed: Feed) -> dict[str, object]:

@@ -114,7 +114,7 @@ class LaneTimes:
 
 
 def _moves_nothing(source_input: Input, accepted: pl.DataFrame) -> np.ndarray | None:
-    """Say which records move no time: those that the stage which reads them drops for a null key or value; None: all move it."""
+    """Say which records move no time: those without a value or the key of the first keyed operator; None: all move it."""
     masks = []
     if source_input.relation.kind == "stream":
         ops = accepted.get_column(OP).to_numpy()
@@ -122,9 +122,8 @@ def _moves_nothing(source_input: Input, accepted: pl.DataFrame) -> np.ndarray | 
             masks.append(ops != 0)
     if isinstance(source_input.start, int):
         masks.append(accepted.get_column(TS).to_numpy() < source_input.start)
-    texts = {each.name: each.text for each in source_input.computed}
-    for name in source_input.hash_key:
-        column = accepted.get_column(name) if name not in texts else _computed(texts[name], source_input, accepted)
+    for text in source_input.time_key:
+        column = _computed(text, source_input, accepted)
         if column.null_count():
             masks.append(column.is_null().to_numpy())
     return np.logical_or.reduce(masks) if masks else None

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from engine.definition.start import StartAt
+from engine.expressions.expressions import qualify
 from engine.expressions.pseudo_columns import EVENT_TIME
-from engine.expressions.syntax import reference
+from engine.expressions.syntax import quoted, reference
 from engine.expressions.types.types import BIGINT, ColumnType, Schema
-from engine.plan.building.scope import Checked, Scope, Side
+from engine.plan.building.scope import Checked, Scope, Side, unqualified
 from engine.plan.model import Computed, Input, Stage
 from engine.plan.operators.operator import Operator
 from engine.plan.operators.row_operators import Projection
@@ -32,11 +33,13 @@ class _Read:
         place: in ``Scope.sides``.
         hashed_by: from a column of the spread to the relation's own column that equals it.
         computed: columns that are made of the relation's own.
+        time_key: see ``Input``; None while no keyed operator reads it.
     """
 
     place: int
     hashed_by: Mapping[str, str]
     computed: tuple[Computed, ...] = ()
+    time_key: tuple[str, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -104,6 +107,9 @@ class Stages:
         equal = {self._original(name): own for name, own in hashed_by.items()}
         draft.reads.append(_Read(place, {entered.get(name, name): own for name, own in equal.items()}, computed))
         side = self._scope.sides[place]
+        if side.kind == "stream":
+            texts = {each.name: each.text for each in computed}
+            draft.reads[-1].time_key = tuple(texts.get(own) or quoted(own) for own in dict.fromkeys(hashed_by.values()))
         return Schema((*self._schema_of(place).items(), *((side.qualified(each.name), each.type) for each in computed)))
 
     def compute(self, computed: Mapping[str, Checked], step: str) -> None:
@@ -122,6 +128,7 @@ class Stages:
             computed: columns that are made first, and what of.
             step: what they are made for.
         """
+        self._note_time_key(columns, computed)
         self.compute(computed, step)
         draft, wanted = self._drafts[-1], tuple(dict.fromkeys(map(self._original, columns)))
         if draft.spread is None:
@@ -137,6 +144,18 @@ class Stages:
             read = {column for value in computed.values() for column in value.scalar.columns}
             draft.spread = tuple(name for name in draft.entering if name in read)
         self.exchange(wanted)
+
+    def _note_time_key(self, columns: tuple[str, ...], computed: Mapping[str, Checked]) -> None:
+        """Note the key of the first keyed operator, as far as a record of the source alone has it: not what an array's element gives."""
+        read, source = self._drafts[0].reads[0], self._scope.source
+        if read.time_key is not None or source.kind == "table" or not columns:
+            return
+        known, texts = source.schema(), []
+        for name in columns:
+            value = computed.get(name)
+            if (frozenset({name}) if value is None else value.scalar.columns) <= set(known.names):
+                texts.append(qualify(reference(name) if value is None else value.text, known, unqualified))
+        read.time_key = tuple(texts)
 
     def note_time(self, step: str) -> None:
         """Make a column of the rows' event time, for an operator that reads ``$event_time_ms``."""
@@ -187,6 +206,7 @@ class Stages:
             feed=side.entry.feed,
             columns=self._columns[read.place],
             hash_key=tuple(read.hashed_by[name] for name in spread),
+            time_key=read.time_key or (),
             start=_start(self._scope) if side.kind == "stream" else "earliest",
             stage=stage,
             computed=(*self._times[read.place], *read.computed),

@@ -9,19 +9,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from engine.expressions.types.types import STRING
 from engine.frames.clocks import BEFORE_ALL_TIME, NEVER
 from engine.log.marks import NO_MARKS, Marks
 from engine.operators.tasks.order import BatchOrder, LaneReading
-from engine.plan.model import Computed, Feed, Input
+from engine.plan.model import Feed, Input
 from engine.sources.feeds import NO_TS
 from engine.sources.lane_times import COMPRESSED_BYTES, LaneTimes, decode_reading, encode_reading
 from tests.batch_times import plan_reading
 from tests.unit.records.relations import relation
 
 COLUMNS = relation({"k": "string", "n": "bigint"}, key=("k",), event_time=None)
-STREAM = Input(0, "s", COLUMNS, Feed("log:r", "log", "r"), ("k", "n"), ("k",))
-TABLE = replace(STREAM, relation=replace(COLUMNS, kind="table"))
+STREAM = Input(0, "s", COLUMNS, Feed("log:r", "log", "r"), ("k", "n"), ("k",), time_key=('"k"',))
+TABLE = replace(STREAM, time_key=(), relation=replace(COLUMNS, kind="table"))
 
 
 def records(*rows: tuple[str | None, int, int], first: int = 10) -> pl.DataFrame:
@@ -46,12 +45,12 @@ def times(source: Input, *pieces: pl.DataFrame) -> list[tuple[int, int]]:
         (STREAM, [("a", 5, 0), ("b", 4, 0), ("a", 7, 0)], [(10, 5), (12, 7)]),
         (STREAM, [(None, 5, 0), ("b", 4, 0)], [(11, 4)]),  # the null of a key is dropped (T6)
         (STREAM, [("a", 5, 1), ("b", 4, 0)], [(11, 4)]),  # so is a stream's null value
-        (TABLE, [("a", 5, 1), (None, 9, 0), ("b", 7, 0)], [(10, 5), (12, 7)]),  # a table's is a delete
-        (replace(STREAM, hash_key=()), [(None, 5, 0)], [(10, 5)]),
+        (TABLE, [("a", 5, 1), ("b", 7, 0)], [(10, 5), (11, 7)]),  # a table's is a delete
+        (replace(STREAM, time_key=()), [(None, 5, 0)], [(10, 5)]),
         (replace(STREAM, start=6), [("a", 5, 0), ("a", 6, 0)], [(11, 6)]),  # not read before that time
         (replace(STREAM, where="n > 8"), [("a", 5, 0)], [(10, 5)]),  # a condition may leave it out
         (
-            replace(STREAM, hash_key=("x",), computed=(Computed("x", "nullif(k, 'a')", STRING),)),
+            replace(STREAM, time_key=("nullif(k, 'a')",)),
             [("a", 5, 0), ("b", 4, 0)],
             [(11, 4)],
         ),
