@@ -135,7 +135,7 @@ def _run(way: str, source: LogSource, work: Path, run: Callable[[Service, LogSou
         seconds = time.monotonic() - begun
         found = [final_counts(service.dsn, name, KEY) for name in ("chained", "alone")]
     merged = merge(source.partitions("bids"))
-    expected = merged_counts(merged.filter(pl.col("price") >= LEAST_PRICE), KEY, WINDOW_MS, WINDOW_GRACE_MS, TASKS)
+    expected = merged_counts(merged, KEY, WINDOW_MS, WINDOW_GRACE_MS, pl.col("price") >= LEAST_PRICE)
     chained, alone = (compare_finals(each, expected) for each in found)
     differing = compare_finals(*found)
     unlike = differing.wrong + differing.missing + differing.extra

@@ -57,7 +57,7 @@ def count_final(size: str, source: Source, work: Path, key: str, beside: Sequenc
         got = final_counts(service.dsn, "counts", key)
         quality = judge_windows(size, got, key, WINDOW_MS, WINDOW_GRACE_MS)
         share = quality.counted / quality.expected_counted
-        own = merged_counts(merge(source.partitions("bids")), key, WINDOW_MS, WINDOW_GRACE_MS, TASKS)
+        own = merged_counts(merge(source.partitions("bids")), key, WINDOW_MS, WINDOW_GRACE_MS)
         finals = compare_finals(got, own)
         answers = (
             f"{quality.counted:,} bids in {quality.rows:,} final windows, {share:.2%} of the "

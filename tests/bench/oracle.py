@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from engine.frames.hashing import key_hash
 from tests.bench.nxt import BASE_MS, generate, replay, true_version
 
 # reference: wrong or missing versions on the small input under plain KIP-923 rules (one task, late records joined at once)
@@ -117,22 +116,21 @@ def merge(partitions: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(headed).sort(_HEAD, maintain_order=True).drop(_HEAD)
 
 
-def merged_counts(merged: pl.DataFrame, key: str, size_ms: int, grace_ms: int, tasks: int) -> pl.DataFrame:
-    """Count what a merge of records gives in final windows (``key``, ``start``, ``count``): T1 and W2 in each task by itself.
+def merged_counts(merged: pl.DataFrame, key: str, size_ms: int, grace_ms: int, condition: pl.Expr | None = None) -> pl.DataFrame:
+    """Count what a merge of records gives in final windows (``key``, ``start``, ``count``): T1, T1a and W2.
 
     Args:
-        merged: records in the order T2; what a filter before the window drops is absent.
-        key: the column that is grouped by; the hash of its value says which task counts it.
+        merged: records in the order T2, all of which move time.
+        key: the column that is grouped by.
         size_ms: of a tumbling window.
         grace_ms: behind its end.
-        tasks: of the query.
+        condition: which records are counted; None: all.
     """
-    task = pl.Series((key_hash(merged, [key]).to_numpy() % np.uint64(tasks)).astype(np.int64))
-    frame = merged.select(pl.col(key).alias("key"), "ts", task.alias("task"), (pl.col("ts") // size_ms * size_ms).alias("start"))
-    frame = frame.with_columns(pl.col("ts").cum_max().over("task").alias("now"), pl.col("ts").max().over("task").alias("last"))
+    frame = merged.with_columns((pl.col("ts") // size_ms * size_ms).alias("start"), pl.col("ts").cum_max().alias("now"))
     end = pl.col("start") + size_ms + grace_ms
-    counted = frame.filter((end > pl.col("now")) & (end <= pl.col("last")))
-    return counted.group_by("key", "start").agg(pl.len().cast(pl.Int64).alias("count"))
+    counted = frame.filter((end > pl.col("now")) & (end <= pl.col("ts").max()))
+    counted = counted if condition is None else counted.filter(condition)
+    return counted.group_by(pl.col(key).alias("key"), "start").agg(pl.len().cast(pl.Int64).alias("count"))
 
 
 def compare_finals(got: pl.DataFrame, expected: pl.DataFrame) -> Finals:

@@ -2430,8 +2430,8 @@ class StatusAnswer(Answer):
     emitted_rows = Item[int]()
     """Records or changes of rows written in the same time."""
 
-    clocks = Item[dict[str, int | None]]()
-    """Operator to stream time, the smallest over its tasks."""
+    clocks = Item[dict[str, int]]()
+    """Operator to the stream time before it."""
 
     buffered = Item[dict[str, int]]()
     """Operator to number of records that wait in it."""

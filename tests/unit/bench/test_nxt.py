@@ -8,9 +8,8 @@ import polars as pl
 from app.testing.machines.workbench import Workbench
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
-from engine.frames.hashing import key_hash
 from tests.bench.chained import KEY, LEAST_PRICE, QUERIES
-from tests.bench.jobs import BID, TASKS, WINDOW_GRACE_MS, WINDOW_MS
+from tests.bench.jobs import BID, WINDOW_GRACE_MS, WINDOW_MS
 from tests.bench.nxt import BASE_MS, check_values, generate, replay, true_version
 from tests.bench.oracle import compare_finals, judge_join, judge_windows, merge, merged_counts
 from tests.bench.sources import LogSource, logged
@@ -57,15 +56,12 @@ def test_the_merge_goes_by_the_running_maximum_of_each_partition_then_by_partiti
     assert merge([first, second])["n"].to_list() == [0, 3, 4, 1, 2, 5]
 
 
-def test_the_merge_counts_by_the_clock_of_each_task_alone() -> None:
-    keys = pl.DataFrame({"key": list(range(20))})
-    task = key_hash(keys, ["key"]) % 2
-    ahead, behind = keys.filter(task == 0)["key"][0], keys.filter(task == 1)["key"][0]
-    records = pl.DataFrame({"key": [ahead, ahead, behind, ahead, behind], "ts": [1, 25, 2, 3, 12]})
-    of_two = merged_counts(records, "key", 10, 2, tasks=2)
-    assert sorted(of_two.rows()) == sorted([(ahead, 0, 1), (behind, 0, 1)])
-    of_one = merged_counts(records, "key", 10, 2, tasks=1)
-    assert of_one.rows() == [(ahead, 0, 1)]
+def test_the_merge_counts_by_one_clock_that_records_of_no_interest_move_too() -> None:
+    """T1, T1a."""
+    records = pl.DataFrame({"key": [1, 1, 2, 1, 2], "ts": [1, 25, 2, 3, 12]})
+    assert merged_counts(records, "key", 10, 2).rows() == [(1, 0, 1)]
+    assert merged_counts(records, "key", 10, 2, pl.col("ts") < 25).rows() == [(1, 0, 1)]
+    assert merged_counts(records.filter(pl.col("ts") < 25), "key", 10, 2).sort("key").rows() == [(1, 0, 2), (2, 0, 1)]
 
 
 def test_finals_that_are_wrong_missing_or_there_twice_are_counted() -> None:
@@ -85,8 +81,7 @@ def test_the_merge_counts_what_the_engine_counts_in_one_query_and_in_a_chain() -
     for query in QUERIES:
         bench.add(QueryDefinition.model_validate(query))
     bench.process({"bids": logged(merge(parts))})
-    dear = merge(parts).filter(pl.col("price") >= LEAST_PRICE)
-    expected = merged_counts(dear, KEY, WINDOW_MS, WINDOW_GRACE_MS, TASKS)
+    expected = merged_counts(merge(parts), KEY, WINDOW_MS, WINDOW_GRACE_MS, pl.col("price") >= LEAST_PRICE)
     for name in ("alone", "chained"):
         start = pl.col("window_start").dt.epoch("ms").alias("start")
         rows = pl.concat(bench.outcome(name).changes).select(pl.col(KEY).alias("key"), start, pl.col("bids").alias("count"))

@@ -18,6 +18,7 @@ from engine.plan.operators.row_operators import Filter, Projection
 from engine.plan.operators.table_filter import TableFilter
 from engine.plan.operators.windows import WindowAggregation
 from engine.state.segments.memory import MemorySegmentStore
+from tests.lone_operator import LoneOperator
 
 MOST = 2**63 - 1
 SCHEMA = Schema((("n", BIGINT), ("m", BIGINT), ("i", INT), ("d", DOUBLE), ("t", STRING), ("c", decimal(10, 2))))
@@ -104,7 +105,7 @@ def test_what_has_all_its_values_counts_nothing() -> None:
 
 def test_an_aggregate_counts_what_its_argument_cannot_compute() -> None:
     spec = WindowAggregation("w", (("m", "m"),), 10, 10, 0, (AggregateColumn("total", "sum", "n + 1"),), "changes", None)
-    windows = WindowAggregator(spec, SCHEMA, None, MemorySegmentStore())
+    windows = LoneOperator(WindowAggregator(spec, SCHEMA, None, MemorySegmentStore()))
     assert windows.process(frame()).counters["w", "number_overflow"] == 1
 
 

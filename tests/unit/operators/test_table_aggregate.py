@@ -9,6 +9,7 @@ import polars as pl
 from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema
 from engine.frames.frames import SERVICE_COLUMNS
 from engine.frames.hashing import key_hash
+from engine.frames.places import begins_place, place_order
 from engine.operators.aggregation.table_aggregate import TableAggregator, TableRegrouper
 from engine.operators.operators import BatchTime, OperatorOutput
 from engine.plan.operators.aggregation import AggregateColumn, TableAggregation, TableRegrouping
@@ -78,7 +79,8 @@ def test_the_new_groups_message_has_a_place_of_its_own_behind_the_old_groups() -
     """T1b: time rises between the two."""
     frame = regrouper().process(puts((1, "a", "z", 5), (2, "a", "b", 7), (3, "a", None, 7)), {}, BatchTime()).frame
     assert frame["_pos"].to_list() == [0, 1, 1, 2]
-    assert frame["_rank"].to_list() == [None, None, b"\1\0\0\0\1\0", None]
+    assert begins_place(frame).tolist() == [True] * 4
+    assert place_order(frame[::-1]).tolist() == [3, 2, 1, 0]
 
 
 def test_a_message_is_keyed_by_its_group() -> None:

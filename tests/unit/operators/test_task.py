@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -12,8 +14,10 @@ from engine.errors import StateCorrupt
 from engine.expressions.types.types import BIGINT, BYTES, STRING, TIMESTAMP, Schema, parse_type
 from engine.frames.frames import late_rows
 from engine.frames.hashing import key_hash
-from engine.operators.tasks.order import UPSTREAM, Slice
+from engine.operators.operators import Emission
+from engine.operators.tasks.order import UPSTREAM, Slice, lane_readings
 from engine.operators.tasks.pipeline import Pipeline
+from engine.operators.tasks.query_times import QueryTimes
 from engine.operators.tasks.task import build_task
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
@@ -47,23 +51,44 @@ def records(*rows: tuple[int, int, str | None, int | None], feed: str = "log:s",
     return Slice(0, feed, 0, frame.with_columns(key_hash(frame, [f"{alias}key"])))
 
 
+class Alone:
+    """A task that has all records of a query of one task.
+
+    Args:
+        what: the query's plan.
+        index: of the stage.
+        state: what ``snapshot`` returned.
+        store: where its segments are.
+    """
+
+    def __init__(
+        self, what: Plan, index: int = 0, state: dict[str, Any] | None = None, store: MemorySegmentStore | None = None
+    ) -> None:
+        self.plan, self.times = what, QueryTimes()
+        self.task = build_task(what.stages[index], what, state, store or MemorySegmentStore())
+
+    def process(self, *slices: Slice, of: Sequence[Slice] | None = None) -> Emission:
+        """Handle a batch; ``of``: the records that the query read, if they are not those that the task gets."""
+        readings = lane_readings(slices if of is None else of, self.plan.inputs)
+        order = self.times.order(self.plan, readings)
+        self.times = self.times.behind(self.plan, order, readings)
+        return self.task.process(slices, order, 0)
+
+
 def test_a_last_stage_emits_exactly_the_output_columns() -> None:
-    what = plan(stage(Filter("s.n > 1"), PROJECTION))
-    emission = build_task(what.stages[0], what, None, MemorySegmentStore()).process([records((0, 5, "a", 1), (1, 6, "b", 2))], 0)
+    emission = Alone(plan(stage(Filter("s.n > 1"), PROJECTION))).process(records((0, 5, "a", 1), (1, 6, "b", 2)))
     assert emission.changes.columns == ["_ts", "_op", "key", "twice"]
     assert emission.changes.rows() == [(6, 0, "b", 4)]
+    assert emission.causes.select("_head", "_pos", "_rank").rows() == [(6, 1, None)]
     assert emission.counters == {}
 
 
 def test_a_condition_that_is_null_drops_the_row() -> None:
-    what = plan(stage(Filter("s.n > 1"), PROJECTION))
-    task = build_task(what.stages[0], what, None, MemorySegmentStore())
-    assert task.process([records((0, 5, "a", None))], 0).changes.is_empty()
+    assert Alone(plan(stage(Filter("s.n > 1"), PROJECTION))).process(records((0, 5, "a", None))).changes.is_empty()
 
 
 def test_a_batch_without_records_emits_nothing_and_keeps_types() -> None:
-    what = plan(stage(PROJECTION))
-    changes = build_task(what.stages[0], what, None, MemorySegmentStore()).process([], 0).changes
+    changes = Alone(plan(stage(PROJECTION))).process().changes
     assert changes.schema == {"_ts": pl.Int64, "_op": pl.Int8, "key": pl.String, "twice": pl.Int64}
 
 
@@ -72,41 +97,31 @@ def test_a_stage_before_an_exchange_emits_numbered_records_of_the_next_one() -> 
     last = stage(window, Projection((("n", "n"), ("rows", "rows"))), index=1)
     what = plan(stage(Filter("true"), exchange=("s.n",)), last, columns=Schema((("n", BIGINT), ("rows", BIGINT))))
     store = MemorySegmentStore()
-    task = build_task(what.stages[0], what, None, store)
-    task.process([records((0, 1, "a", 7))], 0)
-    again = build_task(what.stages[0], what, json.loads(json.dumps(task.snapshot())), store)
-    changes = again.process([records((1, 2, "b", 7), (2, 3, "c", None))], 0).changes
-    assert changes.columns == [
-        "_key_hash",
-        "_ts",
-        "_offset",
-        "_op",
-        "_origin",
-        "_head",
-        "_lane",
-        "_place",
-        "s.key",
-        "s.n",
-    ]
-    assert changes["_offset"].to_list() == changes["_place"].to_list() == [1, 2]
+    first = Alone(what, store=store)
+    first.process(records((0, 1, "a", 7)))
+    again = Alone(what, state=json.loads(json.dumps(first.task.snapshot())), store=store)
+    again.times = first.times
+    read = records((1, 2, "b", 7), (2, 3, "c", None))
+    changes = again.process(read).changes
+    assert changes.columns == ["_key_hash", "_ts", "_offset", "_op", "_origin", "_pos", "_rank", "s.key", "s.n"]
+    assert changes["_offset"].to_list() == changes["_origin"].to_list() == [1, 2]
+    assert changes["_pos"].to_list() == [first.times.next_position, first.times.next_position + 1]
     assert changes["_key_hash"].to_list() == [key_hash(changes, ["s.n"])[0], None], "a null key stays one"
 
-    second = build_task(what.stages[1], what, None, store)
-    emission = second.process([Slice(UPSTREAM, "", 3, changes)], 0)
+    second = Alone(what, 1, store=store)
+    second.times = first.times
+    emission = second.process(Slice(UPSTREAM, "", 3, changes), of=[read])
     assert emission.changes.rows() == [(2, 0, 7, 1)]
-    assert emission.clocks.keys() == {"w"}
     assert emission.buffered == {"w": 1}
 
 
-def test_positions_go_on_after_a_restart() -> None:
-    what = plan(stage(PROJECTION))
-    store = MemorySegmentStore()
-    task = build_task(what.stages[0], what, None, store)
-    task.process([records((0, 1, "a", 1), (1, 1, "b", 1))], 50)
-    again = build_task(what.stages[0], what, task.snapshot(), store)
-    again.process([records((2, 1, "a", 1))], 40)
-    state = again.snapshot()
-    assert (state["next_pos"], state["now_ms"]) == (9, 50)
+def test_a_task_without_records_has_something_to_do_when_time_lets_go_what_waits() -> None:
+    limited = TimeLimitSuppression("suppress", ("s.key",), 5, None)
+    alone = Alone(plan(stage(limited, PROJECTION)))
+    assert alone.process(records((0, 1, "a", 1))).due_ms == 6
+    for ts, is_due in ((5, False), (6, True)):
+        order = alone.times.order(alone.plan, lane_readings([records((1, ts, "b", 1))], alone.plan.inputs))
+        assert alone.task.is_due(order, 0) == is_due
 
 
 def test_state_of_another_format_is_refused() -> None:
@@ -152,9 +167,7 @@ def test_a_task_reports_what_waits_since_when_and_how_much_it_weighs() -> None:
     held = TimeLimitSuppression("suppress", ("key",), 1_000, None)
     columns = Schema((("key", STRING), ("rows", BIGINT)))
     what = plan(stage(counted, held, Projection((("key", "key"), ("rows", "rows")))), columns=columns)
-    emission = build_task(what.stages[0], what, None, MemorySegmentStore()).process(
-        [records((0, 70, "a", 1), (1, 60, "b", 1))], 0
-    )
+    emission = Alone(what).process(records((0, 70, "a", 1), (1, 60, "b", 1)))
     assert (emission.buffered["suppress"], emission.oldest_ms) == (2, {"suppress": 60})
     assert emission.buffered_bytes["suppress"] > 0
 

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from engine.expressions.types.types import BIGINT, DOUBLE, STRING, Schema
+from engine.frames.places import begins_place, place_order
 from engine.operators.operators import OperatorOutput
 from engine.operators.pending.spans import MAX_SPANS, Span
 from engine.operators.windows.hopping import WindowAggregator
@@ -87,7 +88,8 @@ def test_rows_of_one_place_are_judged_by_the_time_before_it_and_a_further_one_by
 
 def test_each_further_change_of_a_record_has_a_place_of_its_own_and_those_of_rows_that_share_one_stay() -> None:
     alone = operator(spec("changes", size=10, advance=5)).process(frame(("a", 7), ("b", 7)))
-    assert alone.frame["_rank"].to_list() == [None, b"\1\0\0\0\1\0"] * 2
+    assert begins_place(alone.frame).tolist() == [True] * 4
+    assert place_order(alone.frame[::-1]).tolist() == [3, 2, 1, 0]
     shared = frame(("a", 7), ("b", 7)).with_columns(pl.lit(7, pl.Int64).alias("_pos"))
     shared = shared.with_columns(pl.Series("_rank", [b"\0\1a\1", b"\0\1b\1"]))
     output = operator(spec("changes", size=10, advance=5)).process(shared)
