@@ -15,8 +15,8 @@ from engine.plan.model import Plan
 
 Json = dict[str, Any]
 
-SILENCE: Final = "silence:0"
-"""Stands among the wakes of tasks for the wall clock at which silence makes something due (T10)."""
+BY_TIME: Final = "time:0"
+"""Stands among the wakes of tasks for the wall clock at which time makes something due without records (T10, T11)."""
 
 _BY_TASK: Final = ("buffered", "buffered_bytes", "oldest_ms", "waiting")
 """Parts of the detail with the form operator → task → value."""
@@ -28,7 +28,7 @@ class CommitRow:
 
     ``detail`` has:
     ``times`` (``QueryTimes.snapshot``), ``clocks`` (operator → the time before it, ``<operator>.table`` → that of the table beside it),
-    ``dues`` (stage and task → the time of the query's streams at which it emits something that waits),
+    ``dues`` (stage and task → ``Emission.dues``: at which times it emits something that waits),
     ``buffered``, ``buffered_bytes`` and ``oldest_ms`` (operator → task → value; operators by ``ReportedNames``, the last two
     without unknown values),
     ``read_rows`` (feed → count), ``read_to`` (feed → partition → greatest event time read; for a derived feed the greatest head),
@@ -75,12 +75,12 @@ class CommitRow:
         }
         for part in _BY_TASK:
             detail[part] = _merged(self.detail.get(part, {}), part, stats, names)
-        for part, reported in (("wakes", "wakes_at_ms"), ("dues", "due_ms")):
-            of_tasks = {task: ms for task, ms in self.detail.get(part, {}).items() if task != SILENCE}
+        for part, reported in (("wakes", "wakes_at_ms"), ("dues", "dues")):
+            of_tasks = {task: ms for task, ms in self.detail.get(part, {}).items() if task != BY_TIME}
             for report in stats:
                 if reported in report:
                     of_tasks[f"{report['stage']}:{report['task']}"] = report[reported]
-            detail[part] = {task: ms for task, ms in of_tasks.items() if ms is not None}
+            detail[part] = {task: value for task, value in of_tasks.items() if value is not None and value != {}}
         detail["lateness"] = self.detail.get("lateness", {})
         for report in stats:
             detail["lateness"] = summed(detail["lateness"], report.get("lateness", {}))

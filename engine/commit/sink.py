@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 import psycopg
 
-from engine.commit.commit_row import SILENCE, CommitRow, ReportedNames
+from engine.commit.commit_row import BY_TIME, CommitRow, ReportedNames
 from engine.commit.history.retained_commits import NOTHING_RETAINED, retain
 from engine.commit.late_log import LateLog, keep_rejects
 from engine.commit.outputs import form_of
@@ -36,7 +36,6 @@ from engine.operators.tasks.order import BatchOrder
 from engine.operators.tasks.query_times import QueryTimes
 from engine.plan.catalog import result_feed
 from engine.plan.model import Plan
-from engine.plan.times import clocks_before
 from engine.postgres.fence import sink_name
 from engine.postgres.postgres import DATABASE_AWAY, SinkLink
 from engine.sources.packets import Packet
@@ -313,7 +312,7 @@ class Sink:
         changes = self._changes(batch.changes)
         again = [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in self._changes(batch.replayed)]
         readings = readings_of(batch, self._plan)
-        times = QueryTimes.of_snapshot(before.detail.get("times")).at(batch.now_ms, batch.awake_ms)
+        times = QueryTimes.of_snapshot(before.detail.get("times")).at(batch.now_ms, batch.awake_ms, batch.held)
         order = times.order(self._plan, readings)
         stream_time_ms = before.stream_time(self._plan, self._names)
         emitted = _Emitted(changes, again, counters, stream_time_ms, order, before.detail.get("told_ms"))
@@ -323,8 +322,8 @@ class Sink:
         times_behind = times.behind(self._plan, order, readings)
         after.detail["told_ms"] = emitted.told_ms
         after.detail["times"], after.detail["clocks"] = times_behind.snapshot(), self._clocks(order)
-        silence_ends_ms = times_behind.wakes_at_ms(self._plan, min(after.detail["dues"].values(), default=None))
-        after.detail["wakes"] |= {} if silence_ends_ms is None else {SILENCE: silence_ends_ms}
+        wakes_at_ms = times_behind.wakes_at_ms(self._plan, order, after.detail["dues"].values())
+        after.detail["wakes"] |= {} if wakes_at_ms is None else {BY_TIME: wakes_at_ms}
         stream_time_ms = after.stream_time(self._plan, self._names)
         if stream_time_ms is not None:
             self._form.expire(cursor, stream_time_ms)
@@ -408,7 +407,7 @@ class Sink:
                 else pl.DataFrame(schema={TS: pl.Int64, HEAD: pl.Int64})
             )
             return row_marks(rows, feed.next_sequence, emitted.told_ms)
-        clock = clocks_before(self._plan.stages[-1], self._plan, order.clocks)[-1]
+        clock = order.between[-1][-1]
         causes = pl.concat([_causes(frame) for frame in frames]) if frames else pl.DataFrame(schema=CAUSES_SCHEMA)
         marks = marks_of(causes, clock, order.heads, feed.next_sequence, feed.reached_ms, order.newest_head)
         return replace(marks, wait_ms=marks.wait_ms + max(order.waits.values(), default=0))

@@ -17,6 +17,7 @@ from engine.commit.task_states import Place, TaskState
 from engine.errors import BufferFull
 from engine.frames.arrow_frames import decode_frame
 from engine.operators.tasks.order import LaneReading
+from engine.operators.tasks.progress import PartitionProgress
 from engine.plan.model import Plan
 from engine.sources.lane_times import decode_reading
 from engine.sources.packets import BATCH_ID, Packet, stage_of
@@ -35,6 +36,7 @@ class GroupedPackets:
         states: of the tasks that had work.
         times: what the readers say of each split's lane, with its input and partition.
         awake_ms: see ``QueryTimes.at``.
+        held: how far the partitions are read that some operator waits for (J9).
         cursor: where the batch ends.
         planned_as: its number in the plan; None if it is unknown.
         emitted_bytes: size of what the tasks emitted.
@@ -56,6 +58,7 @@ class GroupedPackets:
     states: dict[Place, TaskState] = field(default_factory=dict)
     times: list[Packet] = field(default_factory=list)
     awake_ms: int | None = None
+    held: list[PartitionProgress] = field(default_factory=list)
     cursor: Json | None = None
     planned_as: int | None = None
     emitted_bytes: int = 0
@@ -95,7 +98,9 @@ class GroupedPackets:
                 case "times" if packet.task == 0:
                     batch.times.append(packet)
                 case "tick":
-                    batch.awake_ms = json.loads(packet.blob)["awake_ms"]
+                    tick = json.loads(packet.blob)
+                    batch.awake_ms = tick["awake_ms"]
+                    batch.held += [PartitionProgress(*item) for item in tick["readings"] if packet.task == 0]
                 case "times" | "replay" | "failed":
                     pass
         return batch

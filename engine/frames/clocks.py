@@ -55,25 +55,28 @@ class Wait:
         ms: what the operator waits at most (L).
         advance_ms: of windows that hand on a bound of their grid, the distance of their starts: the time behind them is the least
             multiple above ``T - ms``, never below 0. None: the difference itself.
+        floor_ms: what it was before an edit that lengthened the wait: time never falls (P15).
     """
 
     ms: int
     advance_ms: int | None = None
+    floor_ms: int = BEFORE_ALL_TIME
 
     def after(self, times: I64) -> I64:
         """Return the times behind the operator; where there is no time before it there is none behind it."""
         behind = times - self.ms
         if self.advance_ms is not None:
             behind = np.maximum((behind // self.advance_ms + 1) * self.advance_ms, 0)
-        waited: I64 = np.where(times == BEFORE_ALL_TIME, BEFORE_ALL_TIME, behind)
+        waited: I64 = np.where(times == BEFORE_ALL_TIME, BEFORE_ALL_TIME, np.maximum(behind, self.floor_ms))
         return waited
 
     def least(self, times: I64) -> I64:
         """Return the least time before the operator with which the time behind it is at least that."""
-        if self.advance_ms is None:
-            return times + self.ms
-        starts = -(-times // self.advance_ms) * self.advance_ms
-        reached: I64 = np.where(times <= 0, _ANY_TIME, starts - self.advance_ms + self.ms)
+        least, floor_ms = times + self.ms, self.floor_ms
+        if self.advance_ms is not None:
+            least = -(-times // self.advance_ms) * self.advance_ms - self.advance_ms + self.ms
+            floor_ms = max(floor_ms, 0)
+        reached: I64 = np.where(times <= floor_ms, _ANY_TIME, least)
         return reached
 
 
@@ -91,9 +94,11 @@ class Clock:
         places: where it rises, ascending; behind those of the silence.
         times: the time with each of these places, ascending.
         first: the first place of the batch.
-        silence_ms: at each of so many places from the first on time rises by one, because sources are idle (T10).
+        silence_ms: at each of so many places from the first on the time of the sources rises by one, because they are idle (T10).
         entered: the place of the first record of the sources in the batch, which may be one that does not move time.
-        waits: of the operators before this one.
+        waits: of the operators before this one, from the sources or from ``timed_by`` on.
+        timed_by: names the last operator before this one that waits by the wall clock (T11); None: time is that of the sources.
+        waited_ms: how far behind the sources the time behind ``timed_by`` is at most.
     """
 
     start: int = BEFORE_ALL_TIME
@@ -103,10 +108,48 @@ class Clock:
     silence_ms: int = 0
     entered: int = NEVER
     waits: tuple[Wait, ...] = ()
+    timed_by: str | None = None
+    waited_ms: int = 0
+
+    @property
+    def wait_ms(self) -> int:
+        """How far behind its sources it is at most (L of T1c)."""
+        return self.waited_ms + sum(wait.ms for wait in self.waits)
+
+    def handed_on(self, operator: str, wait_ms: int, begin: int, end: int, place: int) -> Clock:
+        """Return the time behind an operator that waits by the wall clock (T11): it rises at one place, behind the batch's records.
+
+        Args:
+            operator: names it in the query.
+            wait_ms: how long it waits at most.
+            begin: the time behind it before the batch.
+            end: with the batch.
+            place: the position behind the records.
+        """
+        risen = np.array([place] if end > begin else [], np.int64), np.array([end] if end > begin else [], np.int64)
+        waited_ms = self.wait_ms + wait_ms
+        return Clock(begin, *risen, self.first, self.silence_ms, self.entered, (), operator, waited_ms)
 
     def behind(self, *waits: Wait) -> Clock:
         """Return the time behind operators that wait so."""
         return replace(self, waits=(*self.waits, *waits)) if waits else self
+
+    def going_on(self, known: int) -> Clock:
+        """Return the time behind an operator as it goes on from what it was, also where an edit has changed how long the operator waits.
+
+        Time never falls: behind a longer wait it stands until it has come so far again. Behind a shorter one it rises at the next place,
+        as what is due there then (J11).
+
+        Args:
+            known: the time there before the batch.
+        """
+        if known > self.begin:
+            return replace(self, waits=(*self.waits[:-1], replace(self.waits[-1], floor_ms=known)))
+        if known == self.begin:
+            return self
+        place = min(self.next_place, NEVER)
+        places = np.append(place, self.places[self.places > place])[: None if place < NEVER else 0]
+        return replace(self, start=known, places=places, times=self.upto(places), silence_ms=0, waits=())
 
     def joined(self, other: Clock) -> Clock:
         """Return the greater one of two times at each place (T1d): of two tables whose changes make results.
@@ -117,7 +160,7 @@ class Clock:
         Raises:
             InvariantBroken: one of them is behind an operator that waits; no operator before a join of tables does.
         """
-        if self.waits or other.waits:
+        if self.wait_ms or other.wait_ms:
             raise InvariantBroken("the times of two tables are joined behind an operator that waits")
         places, times = np.concatenate([self.places, other.places]), np.concatenate([self.times, other.times])
         start, silence_ms = max(self.start, other.start), max(self.silence_ms, other.silence_ms)
@@ -155,16 +198,18 @@ class Clock:
         for wait in reversed(self.waits):
             times = wait.least(times)
         known = np.append(self.places, NEVER)[np.searchsorted(self.times, times)]
-        if self.silence_ms and self.start != BEFORE_ALL_TIME:
+        if self._rises_ms:
             silent = self.first + times - self.start - 1
-            known = np.where(times <= self.start + self.silence_ms, silent, known)
+            known = np.where(times <= self.start + self._rises_ms, silent, known)
         reached: I64 = np.where(times <= self.start, min(self.next_place, NEVER), known)
         return reached
 
     @property
     def next_place(self) -> int:
-        """The first place at which the sources' time can rise; ``NEVER`` in a batch that brings nothing of them."""
-        return self.first if self.silence_ms and self.start != BEFORE_ALL_TIME else self.entered
+        """The first place at which time can rise; ``NEVER`` in a batch that brings nothing of the sources."""
+        if self._rises_ms:
+            return self.first
+        return min(self.entered, int(self.places[0]) if len(self.places) else NEVER)
 
     @property
     def begin(self) -> int:
@@ -176,7 +221,7 @@ class Clock:
         """The time behind the batch; ``BEFORE_ALL_TIME`` where there is none."""
         if len(self.times):
             return self._handed(int(self.times[-1]))
-        return self._handed(self.start if self.start == BEFORE_ALL_TIME else self.start + self.silence_ms)
+        return self._handed(self.start + self._rises_ms)
 
     def is_silence(self, places: I64) -> Bools:
         """Say which places are those of the silence (T10)."""
@@ -184,21 +229,19 @@ class Clock:
         return silent
 
     def source_time(self, time: int) -> int:
-        """Return the least time of the sources with which the time before this operator is at least so great."""
+        """Return the least time of the sources, or behind ``timed_by``, with which the time before this operator is at least so great."""
         times = np.array([time], np.int64)
         for wait in reversed(self.waits):
             times = wait.least(times)
         return int(times[0])
 
-    def raises(self) -> tuple[I64, I64]:
-        """Return where the time before this operator rises because of records, and to what."""
-        times = self._waited(self.times)
-        begin = self._handed(self.start if self.start == BEFORE_ALL_TIME else self.start + self.silence_ms)
-        is_risen = times > np.append(begin, times[:-1])
-        return self.places[is_risen], times[is_risen]
+    @property
+    def _rises_ms(self) -> int:
+        """By how much it rises in the silence."""
+        return self.silence_ms if self.start != BEFORE_ALL_TIME and self.timed_by is None else 0
 
     def _at(self, places: I64, side: str) -> I64:
-        silent = 0 if self.start == BEFORE_ALL_TIME else self.silence_ms
+        silent = self._rises_ms
         known = np.append(self.start + silent, self.times)
         found = known[np.searchsorted(self.places, places, side)]  # type: ignore[call-overload]
         if silent:

@@ -88,9 +88,7 @@ def marks_of(
     floor = BEFORE_ALL_TIME if reached_ms is None else reached_ms
     heads = np.maximum(heads_at(positions[is_told]), floor)
     heads[heads == AFTER_ALL_TIME] = max(floor, BEFORE_ALL_TIME if newest_head is None else newest_head)
-    return Marks(
-        next_number + numbers[is_told], np.maximum.accumulate(heads), times[is_told], sum(wait.ms for wait in clock.waits)
-    )
+    return Marks(next_number + numbers[is_told], np.maximum.accumulate(heads), times[is_told], clock.wait_ms)
 
 
 def row_marks(rows: pl.DataFrame, next_number: int, told_ms: int | None) -> Marks:

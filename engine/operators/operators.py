@@ -46,6 +46,7 @@ class BatchTime:
         tables: input index → the time of that table or stream.
         is_release: what is due by the time as it is goes now, at ``position``, and not with the next record (J11).
         progress: input index → progress of that table, as of the end of the batch; absent where it is not known.
+        closed_ms: what lies before has closed for good (W6), by time less grace: an edit of the grace does not open it.
     """
 
     now_ms: int = 0
@@ -54,6 +55,7 @@ class BatchTime:
     tables: Mapping[int, Clock] = field(default_factory=dict)
     progress: Mapping[int, TableProgress] = field(default_factory=dict)
     is_release: bool = False
+    closed_ms: int = BEFORE_ALL_TIME
 
     def before(self, frame: pl.DataFrame) -> I64:
         """Return the time before the place of each row, by which it is judged (T1b)."""
@@ -132,6 +134,12 @@ class Operator:
         """
         raise InvariantBroken(f"{self.name} cannot replay late records")
 
+    def is_due(self, moment: BatchTime) -> bool:
+        """Whether a batch that brings it no rows makes it emit something; it may err on the side of yes."""
+        if self.wakes_at_ms is not None and self.wakes_at_ms <= moment.now_ms:
+            return True
+        return self.due_ms is not None and int(moment.reached(np.array([self.due_ms]))[0]) < NEVER
+
     def snapshot(self) -> dict[str, Any]:
         """Return the state as JSON-able values; every segment it names is durable."""
         return {}
@@ -199,7 +207,7 @@ class Emission:
         oldest_ms: operator → the smallest event time that waits; without those where nothing does, or that do not know.
         failure: see ``OperatorOutput``.
         wakes_at_ms: the wall clock at which the task has something to do without input, None for never.
-        due_ms: the time of the query's streams at which the task has something to do, None where nothing waits for it.
+        dues: the least time at which the task has something to do: by ``streams``, or behind an operator that waits by the wall clock.
         waiting: see ``Operator.waiting``; at most ``MAX_SPANS`` spans each.
         lateness: gauge → what it counted (``engine.operators.tasks.lateness``).
         replayed: like ``changes``: what became of replayed late records, marked by standing apart.
@@ -213,7 +221,7 @@ class Emission:
     buffered: dict[str, int]
     failure: EngineError | None = None
     wakes_at_ms: int | None = None
-    due_ms: int | None = None
+    dues: dict[str, int] = field(default_factory=dict)
     buffered_bytes: dict[str, int] = field(default_factory=dict)
     oldest_ms: dict[str, int] = field(default_factory=dict)
     lateness: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from engine.frames.clocks import Clock
 from engine.plan.model import Plan, Stage
+from engine.plan.operators.operator import Operator
 
 
 def time_sources(plan: Plan) -> dict[int, int]:
@@ -24,28 +25,34 @@ def triggering_inputs(plan: Plan) -> frozenset[int]:
     return frozenset(item.index for item in plan.inputs if item.read_as not in looked_up)
 
 
-def clocks_before(stage: Stage, plan: Plan, sources: Mapping[int, Clock]) -> list[Clock]:
-    """Return the clock of the running relation before each operator of a stage, and behind the last one.
+HandOn = Callable[[str, Operator, Clock], Clock]
+"""An operator, what names it in the query, the time before it → the time behind it."""
+
+
+def clocks_between(plan: Plan, sources: Mapping[int, Clock], hand_on: HandOn | None = None) -> list[list[Clock]]:
+    """Return for each stage the clock of the running relation before each of its operators, and behind the last one.
 
     Args:
-        stage: which.
-        plan: its plan.
+        plan: the plan.
         sources: the clocks of the inputs, by the index that ``time_sources`` gives.
+        hand_on: what operators hand on (T1c); None: as far as their waits say.
     """
-    clock = sources[first_input(plan)]
-    for before in plan.stages[: stage.index]:
-        clock = _through(before, clock, sources)[-1]
-    return _through(stage, clock, sources)
+    hand_on = hand_on or (lambda _, operator, clock: clock.behind(*operator.waits))
+    clock, found = sources[first_input(plan)], []
+    for stage in plan.stages:
+        clocks = [clock]
+        for operator in stage.operators:
+            if operator.table_beside is not None:
+                clock = clock.joined(sources[operator.table_beside])
+            clock = hand_on(name_of(stage, operator.name), operator, clock)
+            clocks.append(clock)
+        found.append(clocks)
+    return found
 
 
-def _through(stage: Stage, clock: Clock, sources: Mapping[int, Clock]) -> list[Clock]:
-    clocks = [clock]
-    for operator in stage.operators:
-        if operator.table_beside is not None:
-            clock = clock.joined(sources[operator.table_beside])
-        clock = clock.behind(*operator.waits)
-        clocks.append(clock)
-    return clocks
+def name_of(stage: Stage, operator_name: str | None) -> str:
+    """Return what names an operator in its query: two stages may have one of the same name."""
+    return f"{stage.index}:{operator_name}"
 
 
 def first_input(plan: Plan) -> int:

@@ -119,7 +119,7 @@ class _Batch:
     @property
     def brings_only_time(self) -> bool:
         """Whether nothing came for the task itself."""
-        return not (self.slices or self.readings or self.is_release or self.replays)
+        return not (self.slices or self.is_release or self.replays)
 
     @property
     def replays(self) -> Replays | None:
@@ -204,7 +204,7 @@ class StageWork:
         first = next(iter(due.values()))
         built_tasks, times = self._at_state(list(due))
         assert first.now_ms is not None  # noqa: S101 - only such batches are due
-        times = times.at(first.now_ms, first.awake_ms)
+        times = times.at(first.now_ms, first.awake_ms, first.readings)
         order = times.order(self._plan, [self._reading(packet) for packet in first.times])
         for ordinal, (built, token) in built_tasks.items():
             # One that was just built says what waits in it: the definition may have been edited, or its keys shared out again.
@@ -264,7 +264,6 @@ class StageWork:
             batch.slices,
             order,
             now_ms,
-            batch.readings,
             is_release=batch.is_release,
             replays=batch.replays,
         )
@@ -335,7 +334,7 @@ class StageWork:
             "oldest_ms": emission.oldest_ms,
             "counters": counters,
             "wakes_at_ms": emission.wakes_at_ms,
-            "due_ms": emission.due_ms,
+            "dues": emission.dues,
             "work_ms": work_ms,
             "cpu_ms": cpu_ms,
             "function_ms": taken_function_ms(),

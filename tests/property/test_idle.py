@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
 from engine.operators.tasks.order import Slice
-from engine.operators.tasks.pipeline import Pipeline
-from engine.operators.tasks.task import Task, build_task
+from engine.operators.tasks.pipeline import Pipeline, Step
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
@@ -74,15 +73,17 @@ ENDINGS: dict[str, dict[str, Any]] = {
         "group_by": ["s.{0}"], "aggregate": {"n": "count(*)"}, "suppress": {"mode": "until_time_limit", "limit": "400ms"},
         "select": {"k": "{0}", "n": "n", "forced": '"$forced"'}, "into": {"stream": "out"},
     },
+    "corrections": {
+        "group_by": ["s.{0}"], "window": {"type": "tumbling", "size": "100ms", "grace": "300ms"}, "aggregate": {"n": "count(*)"},
+        "suppress": {"mode": "window_end_then_corrections"},
+        "select": {"k": "{0}", "at": "window_start", "n": "n", "state": '"$state"', "forced": '"$forced"'}, "into": {"stream": "out"},
+    },
     "wall clock": {
         "group_by": ["s.{0}"], "aggregate": {"n": "count(*)"}, "suppress": {"mode": "until_wall_clock_time_limit", "limit": "400ms"},
         "select": {"k": "{0}", "n": "n", "forced": '"$forced"'}, "into": {"stream": "out"},
     },
 }  # fmt: skip
-"""What comes behind it, by a column that equals the first join's: {0} is the same one or another one, which needs a stage more.
-
-Corrections are not among them: to them all rows of one place are one step, and an exchange gives each emission its own.
-"""
+"""What comes behind it, by a column that equals the first join's: {0} is the same one or another one, which needs a stage more."""
 
 
 def _worded(value: Any, column: str) -> Any:
@@ -144,16 +145,16 @@ def played(plan: Plan, script: list[Batch], ticks: int = 1) -> tuple[list[tuple[
         script: the batches; a last one lets 10 s go by.
         ticks: how often the clock is looked at on the way to each batch.
     """
-    query = Pipeline(plan, None, lambda _stage, _task: MemorySegmentStore())
+    own = query(plan)
     rows: list[tuple[Any, ...]] = []
     counters: dict[tuple[str, str], int] = {}
     offset, now_ms = 2, 0
-    query.process(feed(plan, [("t", "a", 0), ("u", "a", 0)], 0), 0)
+    own.process(feed(plan, [("t", "a", 0), ("u", "a", 0)], 0), 0)
     for batch in [*script, Batch([], 10_000, has_slept=False)]:
         for tick in range(1, ticks):
-            rows += taken(query.process([], now_ms + batch.passed_ms * tick // ticks), counters)
+            rows += taken(own.process([], now_ms + batch.passed_ms * tick // ticks), counters)
         now_ms += batch.passed_ms
-        step = query.process(feed(plan, batch.records, offset), now_ms, awake_ms=now_ms if batch.has_slept else 0)
+        step = own.process(feed(plan, batch.records, offset), now_ms, awake_ms=now_ms if batch.has_slept else 0)
         rows += taken(step, counters)
         offset += len(batch.records)
     return rows, counters
@@ -177,8 +178,8 @@ def feed(plan: Plan, given: list[tuple[str, str, int]], first: int) -> list[Slic
     return slices
 
 
-def task() -> Task:
-    return build_task(PLAN.stages[0], PLAN, None, MemorySegmentStore())
+def query(own: Plan = PLAN) -> Pipeline:
+    return Pipeline(own, None, lambda _stage, _task: MemorySegmentStore())
 
 
 def records(times: list[int], first: int = 0) -> list[Slice]:
@@ -196,17 +197,17 @@ def records(times: list[int], first: int = 0) -> list[Slice]:
     return [Slice(stream.index, stream.feed.name, 0, for_input(frame, stream))] if times else []
 
 
-def results(emissions: list[Any]) -> tuple[list[tuple[Any, ...]], int]:
+def results(steps: list[Step]) -> tuple[list[tuple[Any, ...]], int]:
     """Windows and how many were late."""
-    rows = [row for emission in emissions for row in emission.changes.select("k", "window_start", "n").rows()]
-    late = sum(count for emission in emissions for (_, reason), count in emission.counters.items() if reason == "window_closed")
+    rows = [row for step in steps for changes in step.changes for row in changes.select("k", "window_start", "n").rows()]
+    late = sum(count for step in steps for (_, reason), count in step.counters.items() if reason == "window_closed")
     return rows, late
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(times=st.lists(st.integers(0, 2_000), min_size=1, max_size=8), ticks=st.sets(st.integers(1, 9_000), max_size=12))
 def test_the_number_of_ticks_makes_no_difference(times: list[int], ticks: set[int]) -> None:
-    often, once = task(), task()
+    often, once = query(), query()
     seen = [often.process(records(times), 0), *(often.process([], tick) for tick in sorted(ticks)), often.process([], 10_000)]
     assert results(seen) == results([once.process(records(times), 0), once.process([], 10_000)])
 
@@ -214,14 +215,14 @@ def test_the_number_of_ticks_makes_no_difference(times: list[int], ticks: set[in
 @settings(max_examples=examples(60), deadline=None)
 @given(times=st.lists(st.integers(0, 2_000), min_size=2, max_size=12), cut=st.integers(1, 11))
 def test_time_in_which_nobody_looked_is_no_silence(times: list[int], cut: int) -> None:
-    interrupted, whole = task(), task()
+    interrupted, whole = query(), query()
     parts = [interrupted.process(records(times[:cut]), 0)]
     parts.append(interrupted.process(records(times[cut:], cut), 3_600_000, awake_ms=3_600_000))
     assert results(parts) == results([whole.process(records(times), 0)])
 
 
 def test_records_after_a_silence_are_judged_by_the_advanced_time() -> None:
-    one = task()
+    one = query()
     seen = [one.process(records([0]), 0), one.process(records([50], 1), 600_000, awake_ms=0)]
     rows, late = results(seen)
     assert [row[2] for row in rows] == [1]
@@ -240,12 +241,22 @@ def test_one_stage_and_two_agree_on_what_silence_does_and_marks(waiting: str, en
 
 
 @pytest.mark.parametrize("column", ["j", "k"])
-def test_records_that_only_a_later_stage_reads_end_the_silence_of_the_tasks_before_it(column: str) -> None:
+def test_records_that_only_a_later_stage_reads_end_the_silence_of_all_stages(column: str) -> None:
     script = [Batch([("r", "b", 1_350), ("s", "b", 1_604)], 0, has_slept=False), Batch([("r", "a", 985)], 300, has_slept=False)]
-    rows, counters = played(two_steps("grace", "streams", column), script)
-    assert (rows, counters["r", "join_window_closed"]) == ([], 2), (
-        "silence begins at 300: both clocks rise by 500 until s goes on"
+    plan = two_steps("grace", "streams", column)
+    rows, counters = played(plan, script)
+    assert counters["r", "join_window_closed"] == 1, (
+        "a comes at 1,104 before the second join, which is 1,604 less the grace (T1c)"
     )
+    assert [(row[3], row[-1]) for row in rows] == [(1_604, True)]
+    own = query(plan)
+    own.process(feed(plan, script[0].records, 0), 0)
+    # b is shown alone when 1,604 + 100 is over behind the grace of 500, which is 601 ms after the silence has begun at 300 + 1,000.
+    assert own.process(feed(plan, script[1].records, 2), 300).wakes_at_ms == 300 + IDLE_MS + 2_104 - 1_604, (
+        "it leaves the grace first"
+    )
+    assert own.process([], 300 + IDLE_MS + 600).changes == []
+    assert len(own.process([], 300 + IDLE_MS + 601).changes) == 1
 
 
 BY_EVENT_TIME = [(waiting, ending) for waiting in WAITING for ending in ENDINGS if (waiting, ending) != ("hold", "wall clock")]
@@ -263,33 +274,40 @@ def test_the_mark_does_not_depend_on_the_ticks_either(waiting: str, ending: str,
 
 @pytest.mark.parametrize("column", ["j", "k"])
 @pytest.mark.parametrize("ticks", [1, 2, 7, 50])
-def test_what_silence_lets_go_meets_an_operator_whose_own_time_has_come_as_far(column: str, ticks: int) -> None:
+def test_what_silence_lets_go_meets_an_operator_whose_time_has_waited_for_it(column: str, ticks: int) -> None:
     plan = two_steps("grace", "streams", column)
     rows, counters = played(plan, [Batch([("s", "a", 0), ("r", "a", 100)], 0, has_slept=False)], ticks)
-    assert (rows, counters) == ([], {("r", "join_window_closed"): 1})
+    assert counters == {}, (
+        "the time before the second join is 500 behind that of the streams (T1c), and no record is late there (P15)"
+    )
+    assert [row[3:] for row in rows] == [(0, 100, True)]
 
 
-def test_what_the_first_stage_lets_go_in_silence_is_marked_behind_the_second() -> None:
+def test_what_a_record_brings_through_both_stages_is_not_marked_and_what_silence_does_is() -> None:
     plan = two_steps("grace", "join", "j")
     rows, _ = played(plan, [Batch([("s", "a", 100), ("s", "a", 900)], 10, has_slept=False)])
-    assert [(row[3], row[-1]) for row in rows] == [(100, True), (900, True)]
+    # At 900 the time behind the first join is 400: what is of 100 has waited there for 200 ms, too (T1c).
+    assert [(row[3], row[-1]) for row in rows] == [(100, False), (900, True)]
 
 
-def test_what_a_hold_and_a_wall_clock_suppress_let_go_in_the_same_tick_is_not_forced() -> None:
+def test_what_the_wall_clock_lets_go_in_a_silence_stands_at_no_place_of_it() -> None:
     late = Batch([("s", "a", 100)], 0, has_slept=False)
     rows, _ = played(two_steps("hold", "wall clock", "k"), [Batch([("s", "b", 700)], 10, has_slept=False), late])
+    assert [(row[2], row[-1]) for row in rows] == [("a", False)], "b came to the suppression with the last batch (T5)"
+    silence = Batch([], 10_000, has_slept=False)
+    rows, _ = played(two_steps("hold", "wall clock", "k"), [Batch([("s", "b", 700)], 10, has_slept=False), late, silence])
     assert [(row[2], row[-1]) for row in rows] == [("a", False), ("b", False)]
     rows, _ = played(two_steps("hold", "changes", "k"), [Batch([("s", "b", 700)], 10, has_slept=False), late])
-    assert [(row[2], row[-1]) for row in rows] == [("a", False), ("b", True)], "silence let b out of its grace"
+    assert [(row[2], row[-1]) for row in rows] == [("a", False), ("b", False)], "the hold lets it go behind the silence (J9)"
 
 
-def test_a_stage_behind_a_join_that_seldom_matches_is_not_silent_while_records_come() -> None:
+def test_a_stage_behind_a_join_that_seldom_matches_goes_on_with_the_time_of_the_query() -> None:
     plan = two_steps("inner", "session", "j")
     script = [Batch([("s", "a" if number == 0 else "b", 600 * number)], 900, has_slept=False) for number in range(6)]
     rows, _ = played(plan, script)
-    assert [(row[2], row[-1]) for row in rows] == [("a", True)], "only the silence at the end closes the session"
-    assert len(played(plan, script[:-1])[0]) == 1
-    query = Pipeline(plan, None, lambda _stage, _task: MemorySegmentStore())
-    query.process(feed(plan, [("t", "a", 0)], 0), 0)
-    steps = [query.process(feed(plan, batch.records, 2 + at), 900 * (at + 1)) for at, batch in enumerate(script)]
-    assert not any(changes.height for step in steps for changes in step.changes)
+    assert [(row[2], row[-1]) for row in rows] == [("a", False)], "no silence closes the session (T1c)"
+    own = query(plan)
+    own.process(feed(plan, [("t", "a", 0)], 0), 0)
+    steps = [own.process(feed(plan, batch.records, 2 + at), 900 * (at + 1)) for at, batch in enumerate(script)]
+    # 1,200 less the grace is behind the end of the session, at 0, by more than the gap of 100.
+    assert [sum(changes.height for changes in step.changes) for step in steps] == [0, 0, 1, 0, 0, 0]

@@ -86,6 +86,11 @@ class HoldBuffer:
         """Rows waiting, by the wall clock that brought them."""
         return self._queue.spans
 
+    def is_due(self, moment: BatchTime) -> bool:
+        """Whether something may leave although nothing comes: the first row waits for the table, those behind it wait for that row."""
+        earliest = self._queue.earliest_ms
+        return earliest is not None and earliest <= self._reached_ms(moment)
+
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
         return {"next": self._next, "waiting": self._queue.snapshot()}

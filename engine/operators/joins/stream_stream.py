@@ -138,6 +138,8 @@ class StreamStreamJoiner(Operator):
         right = inputs.get(self._spec.stream_index, self._no_right)
         if frame.is_empty() and right.is_empty() and moment.clock.next_place == NEVER and not moment.is_release:
             return OperatorOutput(self._nothing)
+        for side, reach in zip(self._sides, self._reaches, strict=True):
+            side.closed_to_ms = max(moment.closed_ms - reach - 1, side.closed_to_ms)
         counters: Counters = {}
         arrived = self._arrived((frame, right), counters)
         order = self._order(arrived, moment)

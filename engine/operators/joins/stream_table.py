@@ -132,6 +132,10 @@ class StreamTableJoiner(Operator):
         """The wall clock at which the hold lets a record go whatever the table's progress (J9)."""
         return None if self._hold is None else self._hold.wakes_at_ms
 
+    def is_due(self, moment: BatchTime) -> bool:
+        """See ``Operator``: the table may have been read further, too."""
+        return super().is_due(moment) or (self._hold is not None and self._hold.is_due(moment))
+
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
         own = {"table": self._table.snapshot(), "buffer": self._buffer.snapshot()}

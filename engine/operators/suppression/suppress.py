@@ -174,6 +174,11 @@ class WallClockSuppressor(Operator):
             return 0
         return None if self._spec.is_event_driven else self._buffer.oldest
 
+    def is_due(self, moment: BatchTime) -> bool:
+        """See ``Operator``: records of other tasks are records, too."""
+        oldest = self._buffer.oldest
+        return super().is_due(moment) or (oldest is not None and oldest <= moment.now_ms and moment.clock.entered < NEVER)
+
     def snapshot(self) -> dict[str, Any]:
         """State as JSON-able values; the segments it names are durable."""
         return {"buffer": self._buffer.snapshot(), "unhandled": self._unhandled.snapshot()}
@@ -187,19 +192,19 @@ class WallClockSuppressor(Operator):
         """Let go what is due, then handle the changes; without records of the streams the batch is a tick.
 
         Returns:
-            The entries that leave, by (due, first arrival), at the first place of the streams or, at a tick, the moment's. With a
-            limit of zero each change leaves at once. ``failure`` as with the time limit.
+            The entries that leave, by (due, first arrival), at the first place of the streams or, at a tick, the moment's; before the
+            places of a silence. With a limit of zero each change leaves at once. ``failure`` as with the time limit.
         """
         counters: Counters = {}
         frame = self._unhandled.before(_admitted(frame, self._spec, self._hashing, counters))
         changes, now_ms, limit_ms = frame.height, moment.now_ms, self._spec.limit_ms
-        is_tick = moment.clock.next_place == NEVER
-        if is_tick and self._spec.is_event_driven and not changes:
+        is_quiet = self._spec.is_event_driven and moment.clock.entered == NEVER
+        if is_quiet and not changes:
             return OperatorOutput(frame, counters=counters)
-        place = moment.position if is_tick else moment.clock.next_place
+        place = _place_of_clock(moment)
         course = Course(
             np.full(changes, now_ms + limit_ms if limit_ms else BEFORE_ALL_TIME),
-            np.full(2 * changes + 1, now_ms),
+            np.full(2 * changes + 1, BEFORE_ALL_TIME if is_quiet else now_ms),
             np.arange(changes),
             np.append(frame[POS].to_numpy(), moment.position),
             lambda times: np.full_like(times, place),
@@ -209,6 +214,14 @@ class WallClockSuppressor(Operator):
         if gain.failure is not None:
             self._unhandled.keep(frame, gain.failure)
         return OperatorOutput(gain.frame, counters=counters, failure=gain.failure)
+
+
+def _place_of_clock(moment: BatchTime) -> int:
+    """Return where stands what the wall clock lets go, in all tasks alike: before what comes in the batch, and at no place of silence."""
+    clock = moment.clock
+    if clock.silence_ms:
+        return clock.first - 1
+    return clock.entered if clock.entered < NEVER else moment.position
 
 
 class _Unhandled:

@@ -21,8 +21,9 @@ import polars as pl
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Clock, running_clock
 from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, RANK, SERVICE_COLUMNS, TS, only, with_series
 from engine.frames.places import place_order
+from engine.operators.operators import TableProgress
 from engine.plan.model import Input, Plan
-from engine.plan.times import clocks_before, first_input, time_sources, triggering_inputs
+from engine.plan.times import HandOn, clocks_between, first_input, time_sources, triggering_inputs
 
 UPSTREAM: Final = -1
 """Stands for an input index: what the stage before emits."""
@@ -90,6 +91,9 @@ class BatchOrder:
         end: the position behind the last record: what the wall clock causes stands there.
         clocks: of the inputs, by the index that ``time_sources`` gives.
         waits: input index → how far its time is behind its sources (T1d), of the derived ones of the query's streams.
+        between: by stage: the clock of the running relation before each operator, and behind the last one (T1c).
+        closed_ms: operator (``name_of``) → what lies before has closed for good (W6), by time less grace.
+        progress: input index → how far that table has been read with the batch (J9); absent where nothing waits for it.
     """
 
     first: int
@@ -100,6 +104,9 @@ class BatchOrder:
     _sources: Mapping[int, int]
     _lanes: Mapping[tuple[str, int], _Lane]
     _readers: Mapping[str, list[int]]
+    between: Sequence[Sequence[Clock]] = ()
+    closed_ms: Mapping[str, int] = field(default_factory=dict)
+    progress: Mapping[int, TableProgress] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -138,6 +145,10 @@ class BatchOrder:
             clocks[source] = order._followed(clock, source, readings)
         return replace(order, clocks=clocks)
 
+    def handed_on(self, plan: Plan, hand_on: HandOn) -> BatchOrder:
+        """Return the order with the times that operators hand on."""
+        return replace(self, between=clocks_between(plan, self.clocks, hand_on))
+
     def clock_of(self, input_index: int) -> Clock:
         """Return the clock of an input."""
         return self.clocks[self._sources[input_index]]
@@ -146,7 +157,7 @@ class BatchOrder:
         """Return the clock before each operator by stage and name, and that of the table beside it under ``<name>.table``."""
         found = {}
         for stage in plan.stages:
-            for operator, clock in zip(stage.operators, clocks_before(stage, plan, self.clocks), strict=False):
+            for operator, clock in zip(stage.operators, self.between[stage.index], strict=False):
                 if operator.name is not None:
                     found[stage.index, operator.name] = clock
                     table = operator.table_beside if operator.looked_up_table is None else operator.looked_up_table

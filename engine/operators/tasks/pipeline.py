@@ -22,7 +22,6 @@ from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.query_times import QueryTimes
 from engine.operators.tasks.task import build_task
 from engine.plan.model import Plan
-from engine.plan.times import clocks_before
 from engine.state.segments.ports import SegmentStore
 
 
@@ -36,7 +35,7 @@ class Step:
         late: rows that must be kept for reading.
         counters: over all tasks.
         wakes_at_ms: the earliest wall clock at which a task has something to do without input.
-        dues_ms: of each task with something that waits: the time of the query's streams at which it is due.
+        dues: of each task: ``Emission.dues``.
         failure: why the query must fail after this batch.
         lateness: gauge → histogram, over all tasks.
         clocks: operator → the time before it; ``<operator>.table`` → that of the table beside it. Absent before the first record.
@@ -52,7 +51,7 @@ class Step:
         self.late: pl.DataFrame = empty_late()
         self.counters: Counters = {}
         self.wakes_at_ms: int | None = None
-        self.dues_ms: list[int] = []
+        self.dues: list[dict[str, int]] = []
         self.failure: EngineError | None = None
         self.lateness: dict[str, Counted] = {}
         self.clocks: dict[str, int] = {}
@@ -69,7 +68,7 @@ class Step:
         self.lateness = summed(self.lateness, emission.lateness)
         known = [ms for ms in (self.wakes_at_ms, emission.wakes_at_ms) if ms is not None]
         self.wakes_at_ms = min(known, default=None)
-        self.dues_ms += [] if emission.due_ms is None else [emission.due_ms]
+        self.dues.append(emission.dues)
 
 
 class Pipeline:
@@ -111,14 +110,14 @@ class Pipeline:
         Args:
             slices: records of the plan's inputs, of all tasks together.
             now_ms: the wall clock.
-            readings: see ``Task.process``.
+            readings: how far it read the feeds' partitions that some operator holds for (J9).
             awake_ms: see ``QueryTimes.at``.
             is_release: see ``Task.process``.
             lanes: what the readers say of the lanes; None: what follows from the records.
         """
         raw = list(slices)
         lanes = lane_readings(raw, self._plan.inputs) if lanes is None else lanes
-        times = self._times.at(now_ms, awake_ms)
+        times = self._times.at(now_ms, awake_ms, readings)
         order = times.order(self._plan, lanes)
         self._times = times.behind(self._plan, order, lanes)
         step = Step()
@@ -126,7 +125,7 @@ class Pipeline:
             name: clock.end for (_, name), clock in order.operator_clocks(self._plan).items() if clock.end != BEFORE_ALL_TIME
         }
         step.newest_head, step.order = order.newest_head, order
-        step.clock_behind = clocks_before(self._plan.stages[-1], self._plan, order.clocks)[-1]
+        step.clock_behind = order.between[-1][-1]
         emitted: list[Emission] = []
         for stage in self._plan.stages:
             own = {item.index for item in self._plan.inputs if item.stage == stage.index}
@@ -135,9 +134,9 @@ class Pipeline:
             emitted = []
             for ordinal, task in enumerate(self._stages[stage.index]):
                 share = _share(given, ordinal, self._plan.tasks)
-                emitted.append(task.process(share, order, times.now_ms, readings, is_release=is_release))
+                emitted.append(task.process(share, order, times.now_ms, is_release=is_release))
                 step.add(emitted[-1])
-        wake = self._times.wakes_at_ms(self._plan, min(step.dues_ms, default=None))
+        wake = self._times.wakes_at_ms(self._plan, order, step.dues)
         known = [ms for ms in (step.wakes_at_ms, wake) if ms is not None]
         step.wakes_at_ms = min(known, default=None)
         step.changes = [each.changes for each in emitted if each.changes.height]

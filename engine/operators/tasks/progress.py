@@ -1,13 +1,13 @@
-"""How far each partition of a feed has been read, as a task knows it: what holds are decided on (J9).
+"""How far a query has read each partition of a feed: what holds are decided on (J9).
 
-Every batch tells every task, so that what a partition held for other tasks counts too. The greatest event time that a task has seen
-itself is no progress: newer rows can overtake a backlog.
+The greatest event time that was seen at all is no progress: newer rows can overtake a backlog.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
 from engine.operators.operators import TableProgress
@@ -40,7 +40,7 @@ class FeedProgress:
         state: what ``snapshot`` returned, or None.
     """
 
-    def __init__(self, state: State | None) -> None:
+    def __init__(self, state: Mapping[str, Any] | None) -> None:
         self._read: dict[str, dict[int, tuple[int, bool]]] = {
             feed: {int(partition): (int(ts), bool(is_at_end)) for partition, (ts, is_at_end) in partitions.items()}
             for feed, partitions in (state or {}).items()

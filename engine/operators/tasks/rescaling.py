@@ -71,6 +71,5 @@ def _times(source: Source, item: Input) -> Source:
 
 
 def _of_task(sources: Sequence[Source]) -> dict[str, Any]:
-    """Return what a task keeps beside its operators: how many rows it emitted, how far feeds were read."""
-    newest = max(sources, key=lambda source: source.state["emitted"]).state
-    return {"format": STATE_FORMAT, "emitted": newest["emitted"], "progress": newest["progress"]}
+    """Return what a task keeps beside its operators: how many rows it emitted."""
+    return {"format": STATE_FORMAT, "emitted": max(source.state["emitted"] for source in sources)}

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from engine.errors import EngineError, StateNewer
-from engine.frames.clocks import NEVER, Clock
+from engine.frames.clocks import BEFORE_ALL_TIME, Clock
 from engine.frames.frames import (
     HEAD,
     KEY_HASH,
@@ -42,11 +42,11 @@ from engine.operators.rows.conflicts import Conflicts
 from engine.operators.tasks.chain import build_chain, running_schema
 from engine.operators.tasks.lateness import LatenessMeter
 from engine.operators.tasks.order import UPSTREAM, BatchOrder, Slice, placed
-from engine.operators.tasks.progress import FeedProgress, PartitionProgress
+from engine.operators.tasks.query_times import STREAMS
 from engine.operators.tasks.replay import OPERATOR, replayed_rows
 from engine.plan.lateness import gauges_of
 from engine.plan.model import Plan, Stage, input_key, task_key
-from engine.plan.times import clocks_before
+from engine.plan.times import name_of
 from engine.state.segments.ports import SegmentStore
 
 STATE_FORMAT: Final = 4
@@ -115,7 +115,6 @@ class Task:
         self._values = () if plan.output.kind == "table" else tuple(name for name in self._output if name not in plan.output.key)
         self._keeps_offset = all(operator.keeps_offset for operator in stage.operators)
         self._emitted: int = state.get("emitted", 0)
-        self._progress = FeedProgress(state.get("progress"))
         gauges = [gauge for gauge in gauges_of(plan) if gauge.stage == stage.index]
         self._lateness = LatenessMeter(gauges)
 
@@ -124,7 +123,6 @@ class Task:
         slices: Sequence[Slice],
         order: BatchOrder,
         now_ms: int,
-        readings: Sequence[PartitionProgress] = (),
         *,
         is_release: bool = False,
         replays: Replays | None = None,
@@ -135,15 +133,11 @@ class Task:
             slices: the task's records; none in a batch that only brings time.
             order: of the batch.
             now_ms: the batch's wall clock; never falls.
-            readings: how far the batch read the feeds' partitions, where some operator holds for it (J9).
             is_release: release behind the records what an edit has made due (J11).
             replays: late records that go through again behind all that.
         """
         made = _Made()
-        self._progress.add(readings)
-        clocks = clocks_before(self._stage, self._plan, order.clocks)
-        tables = {item.index: order.clock_of(item.index) for item in self._inputs}
-        moment = BatchTime(now_ms, order.end, clocks[0], tables, self._progress.of(self._inputs), is_release)
+        moment, clocks = self._moment(order, now_ms, is_release=is_release), order.between[self._stage.index]
         self._run(slices, order, moment, clocks, made)
         replayed = self._replayed(replays, order, moment, clocks, made)
         return Emission(
@@ -155,7 +149,7 @@ class Task:
             oldest_ms={name: ms for name, operator in self._named if (ms := operator.oldest_ms) is not None},
             failure=made.failure,
             wakes_at_ms=min((ms for operator in self._chain if (ms := operator.wakes_at_ms) is not None), default=None),
-            due_ms=self._due_ms(clocks),
+            dues=self._dues(clocks),
             lateness=self._lateness.take(),
             replayed=replayed,
             opened=pl.concat(made.opened) if made.opened else pl.DataFrame(),
@@ -165,13 +159,14 @@ class Task:
 
     def is_due(self, order: BatchOrder, now_ms: int) -> bool:
         """Whether a batch that brings no records for the task makes it emit something."""
-        clocks = clocks_before(self._stage, self._plan, order.clocks)
-        for operator, clock in zip(self._chain, clocks, strict=False):
-            if operator.wakes_at_ms is not None and operator.wakes_at_ms <= now_ms:
-                return True
-            if (due := operator.due_ms) is not None and int(clock.reached(np.array([due]))[0]) < NEVER:
-                return True
-        return False
+        moment = self._moment(order, now_ms)
+        clocks = order.between[self._stage.index]
+        return any(operator.is_due(replace(moment, clock=clock)) for operator, clock in zip(self._chain, clocks, strict=False))
+
+    def _moment(self, order: BatchOrder, now_ms: int, *, is_release: bool = False) -> BatchTime:
+        """Return when the first operator handles a batch."""
+        tables = {item.index: order.clock_of(item.index) for item in self._inputs}
+        return BatchTime(now_ms, order.end, order.between[self._stage.index][0], tables, order.progress, is_release)
 
     def _run(self, slices: Sequence[Slice], order: BatchOrder, moment: BatchTime, clocks: Sequence[Clock], made: _Made) -> None:
         """Let records, and then time, go through the chain."""
@@ -181,7 +176,8 @@ class Task:
         running = frames.get(self._running)
         frame = self._empty if running is None else _entering(running, self._empty.columns)
         for operator, clock in zip(self._chain, clocks, strict=False):
-            own = replace(moment, clock=clock)
+            name = name_of(self._stage, operator.name)
+            own = replace(moment, clock=clock, closed_ms=order.closed_ms.get(name, BEFORE_ALL_TIME))
             self._lateness.reach(operator, frame, frames, own)
             output = operator.process(frame, frames, own)
             made.take(output)
@@ -225,19 +221,18 @@ class Task:
         return {
             "format": STATE_FORMAT,
             "emitted": self._emitted,
-            "progress": self._progress.snapshot(),
             "operators": {name: operator.snapshot() for name, operator in self._named},
             "conflicts": self._conflicts.snapshot(),
         }
 
-    def _due_ms(self, clocks: Sequence[Clock]) -> int | None:
-        """Return the least time of the sources at which an operator emits something that waits."""
-        dues = (
-            clock.source_time(due)
-            for operator, clock in zip(self._chain, clocks, strict=False)
-            if (due := operator.due_ms) is not None
-        )
-        return min(dues, default=None)
+    def _dues(self, clocks: Sequence[Clock]) -> dict[str, int]:
+        """Return the least time at which an operator emits something that waits: of the streams, or behind what waits by the wall clock."""
+        least: dict[str, int] = {}
+        for operator, clock in zip(self._chain, clocks, strict=False):
+            if (due := operator.due_ms) is not None:
+                source, time = clock.timed_by or STREAMS, clock.source_time(due)
+                least[source] = min(time, least.get(source, time))
+        return least
 
     def _emit(self, frame: pl.DataFrame, order: BatchOrder, made: _Made) -> None:
         """Take what came out of the chain; what only open windows have stands apart from results."""

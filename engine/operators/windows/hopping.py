@@ -166,6 +166,8 @@ class WindowAggregator(Operator):
             the counters ``window_closed`` and ``window_out_of_range`` (T8) count (record, window) pairs.
         """
         counters: Counters = {}
+        closed_at = moment.closed_ms + self._spec.grace_ms
+        self._first_open = max(int(self._grid.first_open(np.array([closed_at]))[0]), self._first_open)
         frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
         self._aggregates.count_gaps(frame, self._spec.name, counters)
         batch = self._admit(frame, hashes, moment)

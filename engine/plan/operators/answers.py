@@ -113,6 +113,27 @@ class TimeBound:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockWait:
+    """A wait by the wall clock: it hands on the time that stood there so long ago (T11).
+
+    Attributes:
+        limit_ms: how long a row waits at most.
+        is_fixed_at_start: an edit of the limit leaves what waits as it is; else the new limit counts for it, too.
+        needs_records: it looks at the clock only in batches with records of the sources.
+        awaited_table: ``Input.index`` of the table that lets a row go as soon as it has been read so far (J9); None: only the clock does.
+        slack_ms: the table must have been read so much further.
+        until_caught_up: the end of the table's partitions counts as far enough.
+    """
+
+    limit_ms: int
+    is_fixed_at_start: bool
+    needs_records: bool = False
+    awaited_table: int | None = None
+    slack_ms: int = 0
+    until_caught_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RowBound:
     """A setting that says how many rows may wait in a task; see ``TimeBound``. ``max_rows`` None: any number."""
 

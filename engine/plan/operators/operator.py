@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from engine.frames.clocks import Wait
-from engine.plan.operators.answers import Gauge, LatenessClock, RowBound, Setting, Span, TimeBound
+from engine.plan.operators.answers import ClockWait, Gauge, LatenessClock, RowBound, Setting, Span, TimeBound
 
 Value = TypeVar("Value")
 
@@ -78,8 +78,18 @@ class Operator:
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        """How far behind the time before it the time behind it is (T1c)."""
+        """How far behind the time before it the time behind it is (T1c); a wait by the wall clock comes behind these."""
         return ()
+
+    @property
+    def clock_wait(self) -> ClockWait | None:
+        """How long it waits by the wall clock (T11); None: it does not."""
+        return None
+
+    @property
+    def closes_behind_ms(self) -> int | None:
+        """What is so far behind the time before it has closed for good (W6), also where an edit lengthens this; None: nothing closes."""
+        return None
 
     @property
     def stream_beside(self) -> int | None:

@@ -57,6 +57,10 @@ class StreamStreamJoin(StatefulOperator):
         return (Wait(max(reaches) + self.grace_ms),) if reaches and not self.is_eager else ()
 
     @property
+    def closes_behind_ms(self) -> int:
+        return self.grace_ms
+
+    @property
     def stream_beside(self) -> int:
         return self.stream_index
 

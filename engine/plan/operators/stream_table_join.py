@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 from engine.frames.clocks import Wait
-from engine.plan.operators.answers import Gauge, LatenessClock, RowBound, Setting, TimeBound
+from engine.plan.operators.answers import ClockWait, Gauge, LatenessClock, RowBound, Setting, TimeBound
 from engine.plan.operators.operator import StatefulOperator
 
 
@@ -73,6 +73,16 @@ class StreamTableJoin(StatefulOperator):
     @property
     def waits(self) -> tuple[Wait, ...]:
         return (Wait(self.grace_ms),) if self.grace_ms else ()
+
+    @property
+    def clock_wait(self) -> ClockWait | None:
+        """See ``Operator``: of the hold."""
+        if self.hold is None:
+            return None
+        slack_ms, until_caught_up = self.hold.slack_ms, self.hold.until == "caught_up"
+        return ClockWait(
+            self.hold.at_most_ms, False, awaited_table=self.table_index, slack_ms=slack_ms, until_caught_up=until_caught_up
+        )
 
     @property
     def looked_up_table(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from engine.frames.clocks import Wait
-from engine.plan.operators.answers import RowBound, TimeBound
+from engine.plan.operators.answers import ClockWait, RowBound, TimeBound
 from engine.plan.operators.operator import StatefulOperator
 
 
@@ -102,6 +102,10 @@ class WallClockSuppression(Suppression):
 
     is_event_driven: bool
     closing: WindowClosing | None = None
+
+    @property
+    def clock_wait(self) -> ClockWait | None:
+        return ClockWait(self.limit_ms, is_fixed_at_start=True, needs_records=self.is_event_driven) if self.limit_ms else None
 
     @property
     def needs_ticks(self) -> bool:

@@ -53,6 +53,10 @@ class WindowedAggregation(Aggregation):
         raise NotImplementedError
 
     @property
+    def closes_behind_ms(self) -> int:
+        return self.grace_ms
+
+    @property
     def allowance(self) -> Allowance:
         """What a record may be behind before the grace counts."""
         raise NotImplementedError

@@ -209,6 +209,7 @@ class SessionAggregator(Operator):
         self._fold.aggregates.count_gaps(frame, self._spec.name, counters)
         arrivals = np.arange(self._arrivals, self._arrivals + frame.height)
         before = moment.before(frame)
+        self._horizon = max(moment.closed_ms + self._spec.grace_ms - self._delay_ms, self._horizon)
         horizon = max(due_until(moment) - self._delay_ms, self._horizon)
         return _Batch(frame, hashes, arrivals, before, np.maximum(before - self._delay_ms, self._horizon), horizon, moment)
 

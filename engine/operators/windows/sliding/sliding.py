@@ -149,6 +149,7 @@ class SlidingAggregator(Operator):
         frame, hashes = self._grouping.admit(frame, self._spec.name, counters)
         self._results.aggregates.count_gaps(frame, self._spec.name, counters)
         before = moment.before(frame)
+        self._boundary = max(moment.closed_ms, self._boundary)
         boundaries = np.maximum(before - self._spec.grace_ms, self._boundary)
         is_accepted = frame[TS].to_numpy() + self._spec.difference_ms >= boundaries
         return _Batch(frame, hashes, before, boundaries, is_accepted)
