@@ -36,6 +36,7 @@ class GroupedPackets:
         states: of the tasks that had work.
         times: what the readers say of each split's lane, with its input and partition.
         awake_ms: see ``QueryTimes.at``.
+        is_release: what an edit has made due goes behind the records (J11).
         held: how far the partitions are read that some operator waits for (J9).
         cursor: where the batch ends.
         planned_as: its number in the plan; None if it is unknown.
@@ -58,6 +59,7 @@ class GroupedPackets:
     states: dict[Place, TaskState] = field(default_factory=dict)
     times: list[Packet] = field(default_factory=list)
     awake_ms: int | None = None
+    is_release: bool = False
     held: list[PartitionProgress] = field(default_factory=list)
     cursor: Json | None = None
     planned_as: int | None = None
@@ -100,6 +102,7 @@ class GroupedPackets:
                 case "tick":
                     tick = json.loads(packet.blob)
                     batch.awake_ms = tick["awake_ms"]
+                    batch.is_release |= tick.get("is_release", False)
                     batch.held += [PartitionProgress(*item) for item in tick["readings"] if packet.task == 0]
                 case "times" | "replay" | "failed":
                     pass

@@ -134,7 +134,7 @@ class Clock:
         """Return the time behind operators that wait so."""
         return replace(self, waits=(*self.waits, *waits)) if waits else self
 
-    def going_on(self, known: int) -> Clock:
+    def going_on(self, known: int, release: int = NEVER) -> Clock:
         """Return the time behind an operator as it goes on from what it was, also where an edit has changed how long the operator waits.
 
         Time never falls: behind a longer wait it stands until it has come so far again. Behind a shorter one it rises at the next place,
@@ -142,12 +142,13 @@ class Clock:
 
         Args:
             known: the time there before the batch.
+            release: the place at which what is due goes at once, on request.
         """
         if known > self.begin:
             return replace(self, waits=(*self.waits[:-1], replace(self.waits[-1], floor_ms=known)))
         if known == self.begin:
             return self
-        place = min(self.next_place, NEVER)
+        place = min(self.next_place, release)
         places = np.append(place, self.places[self.places > place])[: None if place < NEVER else 0]
         return replace(self, start=known, places=places, times=self.upto(places), silence_ms=0, waits=())
 

@@ -205,7 +205,7 @@ class StageWork:
         built_tasks, times = self._at_state(list(due))
         assert first.now_ms is not None  # noqa: S101 - only such batches are due
         times = times.at(first.now_ms, first.awake_ms, first.readings)
-        order = times.order(self._plan, [self._reading(packet) for packet in first.times])
+        order = times.order(self._plan, [self._reading(packet) for packet in first.times], is_release=first.is_release)
         for ordinal, (built, token) in built_tasks.items():
             # One that was just built says what waits in it: the definition may have been edited, or its keys shared out again.
             if token is not None and due[ordinal].brings_only_time and not built.task.is_due(order, times.now_ms):

@@ -118,7 +118,7 @@ class Pipeline:
         raw = list(slices)
         lanes = lane_readings(raw, self._plan.inputs) if lanes is None else lanes
         times = self._times.at(now_ms, awake_ms, readings)
-        order = times.order(self._plan, lanes)
+        order = times.order(self._plan, lanes, is_release=is_release)
         self._times = times.behind(self._plan, order, lanes)
         step = Step()
         step.clocks = {

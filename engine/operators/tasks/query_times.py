@@ -76,15 +76,21 @@ class QueryTimes:
             return found
         return replace(found, silent_since_ms=awake_ms, advanced_ms=0)
 
-    def order(self, plan: Plan, readings: Sequence[LaneReading]) -> BatchOrder:
-        """Return the order of a batch that brings what these readings say. What silence did, it did before its records."""
+    def order(self, plan: Plan, readings: Sequence[LaneReading], *, is_release: bool = False) -> BatchOrder:
+        """Return the order of a batch. What silence did, it did before its records.
+
+        Args:
+            plan: the query's.
+            readings: what it brings.
+            is_release: what an edit has made due goes behind its records (J11).
+        """
         reached_ms = self.reached_ms(plan)
         silence_ms = 0 if reached_ms is None else max(self.now_ms - reached_ms, 0)
         times = {int(source): time for source, time in self.times.items()}
         waits = {int(index): ms for index, ms in self.waits.items()}
         order = BatchOrder.of(plan, readings, self.next_position, times, silence_ms, waits)
         order = replace(order, closed_ms=self.closed_ms, progress=FeedProgress(self.read).of(plan.inputs))
-        return order.handed_on(plan, partial(self._handed_on, order))
+        return order.handed_on(plan, partial(self._handed_on, order, order.end if is_release else NEVER))
 
     def behind(self, plan: Plan, order: BatchOrder, readings: Sequence[LaneReading]) -> QueryTimes:
         """Return the times behind a batch."""
@@ -108,12 +114,12 @@ class QueryTimes:
         times, closed_ms, moments = self._of_operators(plan, order)
         return replace(found, handed_on=times, closed_ms=closed_ms, moments=moments)
 
-    def _handed_on(self, order: BatchOrder, name: str, operator: Operator, clock: Clock) -> Clock:
+    def _handed_on(self, order: BatchOrder, release: int, name: str, operator: Operator, clock: Clock) -> Clock:
         """Return the time behind an operator (T1c, T11). An edit of how long it waits neither takes time back nor lets it rise at no place."""
         behind, known = clock.behind(*operator.waits), self.handed_on.get(name)
         wait = operator.clock_wait
         if wait is None:
-            return behind if known is None or not operator.waits else behind.going_on(known)
+            return behind if known is None or not operator.waits else behind.going_on(known, release)
         begin = BEFORE_ALL_TIME if known is None else known
         progress = None if wait.awaited_table is None else order.progress.get(wait.awaited_table)
         end = handed_on(self._moments(name, wait, behind), wait, self.now_ms, begin, behind, progress)
