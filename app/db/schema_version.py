@@ -40,7 +40,8 @@ class SchemaVersion:
         if self.found is not None and self.is_unknown:
             return (
                 f"the database's schema is at {self.found}, and this version of Slackwater knows schemas up to {self.needed}: another "
-                "version has made it. Run that version, or restore a copy of the database and of the data directory from before"
+                "version has made it. Run that version; to go on with this one, run `slackwater export` there and start this one on an empty "
+                "database and data directory, or on a copy of both from before"
             )
         if self.is_behind:
             state = "empty" if self.found is None else f"at {self.found}"

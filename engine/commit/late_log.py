@@ -12,6 +12,7 @@ import psycopg
 from psycopg import sql
 
 from engine.commit.sink_batch import GroupedPackets
+from engine.frames.frames import POS, RANK
 from engine.plan.model import LateRecords, Plan
 from engine.postgres.array_params import copy_frame
 
@@ -40,14 +41,14 @@ class LateLog:
 
         Args:
             cursor: inside the sink's transaction.
-            late: rows of ``LATE_SCHEMA``, the newest last.
+            late: rows of ``LATE_SCHEMA`` in the order of their places.
             now_ms: the batch's wall clock.
         """
         horizon_ms = now_ms - self.bounds.retention_ms
         if self._capped is None:
             self._capped = self._count(cursor, horizon_ms)
         is_capped = ~pl.col("reason").str.ends_with(DIVERTED)
-        kept = late.filter(~is_capped | (is_capped.cum_sum(reverse=True) <= self.bounds.max_rows))
+        kept = late.filter(~is_capped | (is_capped.cum_sum(reverse=True) <= self.bounds.max_rows)).drop(POS, RANK)
         at = pl.lit(now_ms).cast(pl.Datetime("ms", "UTC"))
         copy_frame(cursor, _TABLE, kept.with_columns(pl.lit(str(self.query_id)).alias("query_id"), at.alias("at")))
         self._capped += kept.select(is_capped.sum()).item()

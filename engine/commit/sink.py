@@ -328,7 +328,7 @@ class Sink:
         if stream_time_ms is not None:
             self._form.expire(cursor, stream_time_ms)
         if batch.late:
-            overflow = self._late.keep(cursor, pl.concat(batch.late), batch.now_ms)
+            overflow = self._late.keep(cursor, batch.late_rows(), batch.now_ms)
             if overflow:
                 counters["late_records", "late_records_overflow"] += overflow
         keep_rejects(cursor, self._plan, batch)

@@ -16,6 +16,7 @@ from engine.commit.staging import is_inline
 from engine.commit.task_states import Place, TaskState
 from engine.errors import BufferFull
 from engine.frames.arrow_frames import decode_frame
+from engine.frames.places import place_order
 from engine.operators.tasks.order import LaneReading
 from engine.operators.tasks.progress import PartitionProgress
 from engine.plan.model import Plan
@@ -32,6 +33,7 @@ class GroupedPackets:
     Attributes:
         changes: by the task's ordinal, with the columns of their causes.
         replayed: by the task's ordinal; they come after the changes.
+        late: by the stage that judged them.
         earlier_ms: phases of the batch before that became known after its commit.
         states: of the tasks that had work.
         times: what the readers say of each split's lane, with its input and partition.
@@ -51,7 +53,7 @@ class GroupedPackets:
     changes: dict[int, list[pl.DataFrame]] = field(default_factory=dict)
     replayed: dict[int, list[pl.DataFrame]] = field(default_factory=dict)
     opened: list[pl.DataFrame] = field(default_factory=list)
-    late: list[pl.DataFrame] = field(default_factory=list)
+    late: dict[int, list[pl.DataFrame]] = field(default_factory=dict)
     rejects: list[tuple[Packet, pl.DataFrame]] = field(default_factory=list)
     progress: list[Json] = field(default_factory=list)
     stats: list[Json] = field(default_factory=list)
@@ -83,7 +85,7 @@ class GroupedPackets:
                 case "opened":
                     batch.opened.append(decode_frame(packet.blob))
                 case "late":
-                    batch.late.append(decode_frame(packet.blob))
+                    batch.late.setdefault(stage_of(packet.input), []).append(decode_frame(packet.blob))
                 case "reject":
                     batch.rejects.append((packet, decode_frame(packet.blob)))
                 case "progress":
@@ -133,6 +135,11 @@ class GroupedPackets:
         return not self.late and is_inline(
             sum(frame.height for frame in frames), sum(int(frame.estimated_size()) for frame in frames)
         )
+
+    def late_rows(self) -> pl.DataFrame:
+        """Return the late rows in the order of their places, at one place by stage; at least one stage has some."""
+        late = pl.concat([frame for stage in sorted(self.late) for frame in self.late[stage]])
+        return late[place_order(late)]
 
     def process_ms(self) -> int:
         """Return the sum of the stages' times: each that of its slowest task, or in one worker that of its tasks together."""

@@ -54,7 +54,10 @@ LATE_SCHEMA: dict[str, pl.DataType] = {
     "stream_time_ms": pl.Int64(),
     "offset": pl.Int64(),
     "record": pl.String(),
+    POS: pl.Int64(),
+    RANK: pl.Binary(),
 }
+"""What is kept of late rows, and where they stand: their order is the feed's, whatever tasks judged them."""
 
 EXCERPT_CHARS = 4096
 """A late record that cannot be replayed is kept for reading: this much shows any sane record whole and bounds what is kept."""
@@ -177,7 +180,7 @@ def late_rows(
     """Describe rows of ``frame`` for the table of late records.
 
     Args:
-        frame: the late records with ``_ts``, ``_offset`` and payload.
+        frame: the late records with ``_ts``, ``_offset``, their places and payload.
         operator: input alias or operator that judged them.
         reason: why they are late.
         stream_times: the operator's clock before each row, or None where it has none.
@@ -200,6 +203,8 @@ def late_rows(
         clock.alias("stream_time_ms"),
         pl.when(pl.col(OFFSET) >= 0).then(pl.col(OFFSET)).alias("offset"),
         record.alias("record"),
+        POS,
+        RANK,
     )
 
 

@@ -1,6 +1,6 @@
 """Make the whole schema: ``slackwater`` (the control plane), ``log`` (the data plane), and the schemas of materialised tables.
 
-Revision ID: 0001_initial
+Revision ID: 0001_initial_2
 Revises:
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0001_initial"
+revision = "0001_initial_2"  # another one with each change before 1.0: a database of before is refused
 down_revision = None
 branch_labels = None
 depends_on = None

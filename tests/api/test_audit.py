@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
-import polars as pl
 import psycopg
 import pytest
 from fastapi import FastAPI
@@ -22,10 +21,10 @@ from app.db.database import async_engine_for
 from app.main.main import create_app
 from app.settings.settings import Settings
 from app.upkeep.retention import RetentionLimits, trim_once
-from engine.frames.frames import LATE_SCHEMA
 from engine.postgres.postgres import connect
 from tests.api.committed import commit, emitted, retained
 from tests.api.conftest import JOIN, STREAM, TABLE, WINDOWS, Problem
+from tests.late_frames import late_frame
 
 NO_CHANGE = {
     "POST /v1/streams/{name}/records",  # records are data, not definitions
@@ -82,7 +81,7 @@ async def entries(http: httpx.AsyncClient, **params: Any) -> list[dict[str, Any]
 def late_record(dsn: str) -> None:
     """Play the driver: the query `joined` has diverted a record."""
     row = ("w", "late_diverted", 1_000, 1_009, 0, '{"departures.origin":"JFK","departures.flight":1}')
-    commit(dsn, "joined", [(0, 0, emitted({"w": 9_000}, late=pl.DataFrame([row], schema=LATE_SCHEMA, orient="row")))])
+    commit(dsn, "joined", [(0, 0, emitted({"w": 9_000}, late=late_frame([row])))])
 
 
 def retained_commit(dsn: str) -> None:

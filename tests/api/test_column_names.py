@@ -15,9 +15,9 @@ import pytest
 
 from app.upkeep.retention import forget_versions
 from engine.expressions.limits import MAX_COLUMNS
-from engine.frames.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted, planned
 from tests.api.conftest import Problem
+from tests.late_frames import late_frame
 
 SYSTEM = ("ctid", "xmin", "xmax", "cmin", "cmax", "tableoid", "oid", "CTID")
 OURS = (
@@ -163,7 +163,7 @@ async def test_groups_of_windows_of_every_name_are_written_read_and_explained(
     row = pl.DataFrame([{**key, **bounds, "zz_count": 1, "_ts": T1, "_op": 0}], schema=schema, orient="row")
     named = pl.DataFrame({f"records.{name}": ["a"] for name in group})
     record = named.select(pl.struct(pl.all()).struct.json_encode()).item()
-    late = pl.DataFrame([("window", "window_closed", T1 - 1, T2, 0, record)], schema=LATE_SCHEMA, orient="row")
+    late = late_frame([("window", "window_closed", T1 - 1, T2, 0, record)])
     commit(dsn, "readings", [(0, 0, emitted({"window": T2}, changes=row, late=late))])
     commit(dsn, "readings", [(0, 0, emitted({"window": T2 + 7_200_000}))])
     own = {f"key.{name}": "a" for name in group}

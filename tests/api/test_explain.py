@@ -9,9 +9,9 @@ import polars as pl
 import psycopg
 import pytest
 
-from engine.frames.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted
 from tests.api.conftest import JOIN, TABLE, WINDOWS, Problem
+from tests.late_frames import late_frame
 
 pytestmark = pytest.mark.usefixtures("sources")
 H = 3_600_000
@@ -155,7 +155,7 @@ async def test_expired_history_is_told_apart_from_none(client: httpx.AsyncClient
 
 
 def late_row(name: str, reason: str, ts: int, record: str, offset: int = 0) -> pl.DataFrame:
-    return pl.DataFrame([(name, reason, ts, ts + 9 * H, offset, record)], schema=LATE_SCHEMA, orient="row")
+    return late_frame([(name, reason, ts, ts + 9 * H, offset, record)])
 
 
 async def test_a_kept_late_record_is_late(client: httpx.AsyncClient, dsn: str, joined: None) -> None:

@@ -25,7 +25,6 @@ from app.settings.settings import Settings
 from engine.commit.removed_records import as_unread
 from engine.commit.task_states import Layout, TaskState, begin_state, load_committed_state, load_states
 from engine.definition.queries import QueryDefinition
-from engine.frames.frames import LATE_SCHEMA
 from engine.log.storage import append_batches, encode_batch, ensure_feed
 from engine.postgres.fence import claim_epoch
 from engine.postgres.postgres import connect
@@ -35,6 +34,7 @@ from tests.api.committed import commit, emitted
 from tests.api.conftest import JOIN, WINDOWS, Problem
 from tests.api.test_statement_edits import statement_of, write_in_sql
 from tests.derived_log import read_feed
+from tests.late_frames import late_frame
 
 pytestmark = pytest.mark.usefixtures("sources")
 COUNTS: dict[str, Any] = {
@@ -98,7 +98,7 @@ async def running(client: httpx.AsyncClient, settings: Settings, dsn: str, defin
     """A query that has committed twice."""
     assert (await client.post("/v1/queries", json=definition)).status_code == 201
     folder = begin(settings, dsn, definition["name"])
-    late = pl.DataFrame([("w", "late", 1_000, 1_009, 0, '{"origin":"JFK"}')], schema=LATE_SCHEMA, orient="row")
+    late = late_frame([("w", "late", 1_000, 1_009, 0, '{"origin":"JFK"}')])
     name = definition["name"]
     commit(dsn, name, [(0, 0, emitted({}, late=late, changes=rows(("JFK", 1, 1_000), ("LGA", 1, 2_000))))], {FEED: {0: 3}})
     commit(dsn, name, [(0, 0, emitted({}, changes=rows(("JFK", 2, 3_000))))], {FEED: {0: 4}})

@@ -13,10 +13,10 @@ import pytest
 
 from app.catalog.stored.queries import sweep_late_records
 from app.upkeep.retention import RetentionLimits, trim_once
-from engine.frames.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted
 from tests.api.conftest import JOIN, Problem
 from tests.derived_log import read_feed
+from tests.late_frames import late_frame
 
 pytestmark = pytest.mark.usefixtures("query")
 PATH = "/v1/queries/joined/late-records"
@@ -41,7 +41,7 @@ ROWS = [
 @pytest.fixture
 async def query(client: httpx.AsyncClient, sources: None, dsn: str) -> None:
     assert (await client.post("/v1/queries", json=DIVERTING)).status_code == 201
-    late = pl.DataFrame([(name, why, ts, ts + 9, 0, text) for name, why, ts, text in ROWS], schema=LATE_SCHEMA, orient="row")
+    late = late_frame([(name, why, ts, ts + 9, 0, text) for name, why, ts, text in ROWS])
     commit(dsn, "joined", [(0, 0, emitted({"w": 9_000}, late=late))])
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(

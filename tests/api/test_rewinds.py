@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import httpx
-import polars as pl
 import psycopg
 import pytest
 from pydantic import SecretStr
@@ -15,16 +14,16 @@ from app.main.main import create_app
 from app.settings.limit_settings import LimitSettings
 from app.settings.settings import Settings
 from engine.commit.task_states import load_committed_state, load_states
-from engine.frames.frames import LATE_SCHEMA
 from engine.postgres.postgres import connect
 from tests.api.committed import commit, emitted, retained
 from tests.api.conftest import WINDOWS, Problem
 from tests.api.test_forks import COUNTS, FEED, SEGMENT, begin, counted, ids_of, rows
 from tests.api.test_statement_edits import statement_of, write_in_sql
+from tests.late_frames import late_frame
 
 pytestmark = pytest.mark.usefixtures("sources")
 URL = "/v1/queries/counts"
-LATE = pl.DataFrame([("w", "late", 1_000, 1_009, 0, '{"origin":"JFK"}')], schema=LATE_SCHEMA, orient="row")
+LATE = late_frame([("w", "late", 1_000, 1_009, 0, '{"origin":"JFK"}')])
 
 
 def says(dsn: str, state: str, name: str = "counts") -> None:

@@ -16,17 +16,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import polars as pl
 import pyte
 import pytest
 from slackwater import Client
 
 from app.main.main import create_app
 from app.settings.settings import Settings
-from engine.frames.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted
 from tests.api.conftest import RECORD, STREAM
 from tests.api.live_server import live
+from tests.late_frames import late_frame
 
 PATIENCE_S = 60.0
 _CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[=>78])|\r|\x07|\x08")
@@ -192,7 +191,7 @@ def test_how_many_late_records_are_meant_is_said_before_they_are_replayed(
     late = [
         ("w", reason, ts, ts + 9, 0, '{"departures.origin":"JFK"}') for ts, reason in enumerate(["late_diverted"] * 2 + ["x"])
     ]
-    commit(dsn, "jfk", [(0, 0, emitted({"w": 9_000}, late=pl.DataFrame(late, schema=LATE_SCHEMA, orient="row")))])
+    commit(dsn, "jfk", [(0, 0, emitted({"w": 9_000}, late=late_frame(late)))])
     for reason, said, code in (("late_diverted", "Replay 2 late records of jfk? [y/N]:", 1), ("y", "no late record fits", 0)):
         terminal = Terminal(["replay", "jfk", "--reason", reason], environment)
         try:

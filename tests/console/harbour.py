@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-import polars as pl
 import psycopg
 
-from engine.frames.frames import LATE_SCHEMA
 from tests.api.committed import commit, emitted
 from tests.api.conftest import JOIN, RECORD, STREAM, TABLE, WINDOWS
+from tests.late_frames import late_frame
 
 AT = 1_357_037_040_000
 """Event time of ``RECORD``: 2013-01-01 10:44."""
@@ -108,7 +107,7 @@ def fill(harbour: Harbour) -> None:
         harbour.post("/v1/queries", definition)
     records = [{**RECORD, "origin": origin} for origin in ("JFK", "EWR", "LGA", "BOS") for _ in range(5)]
     harbour.post("/v1/streams/departures/records", [*records, {**RECORD, "departed_at": None}])
-    late = pl.DataFrame([(name, why, ts, ts + 5 * H, 0, text) for name, why, ts, text in LATE], schema=LATE_SCHEMA, orient="row")
+    late = late_frame([(name, why, ts, ts + 5 * H, 0, text) for name, why, ts, text in LATE])
     commit(
         harbour.dsn,
         "joined",

@@ -32,6 +32,8 @@ def late(times: Sequence[int], reasons: Sequence[str] | str = "late_dropped") ->
         stream_time_ms=pl.lit(9, pl.Int64),
         offset=pl.lit(None, pl.Int64),
         record=pl.lit('{"text": "a,\\"b\\n\\\\."}'),
+        _pos=pl.int_range(pl.len()),
+        _rank=pl.lit(None, pl.Binary),
     )
     return frame.select(*LATE_SCHEMA)
 

@@ -23,7 +23,6 @@ from engine.commit.task_states import Layout, TaskState, begin_state, load_commi
 from engine.commit.views import create_view, drop_view
 from engine.expressions.types.types import Schema, parse_type
 from engine.frames.arrow_frames import encode_frame
-from engine.frames.frames import LATE_SCHEMA
 from engine.log.sequences import make_result_feed, trim_sequence
 from engine.log.storage import append_batches, encode_batch, ensure_feed
 from engine.plan.catalog import result_feed
@@ -35,6 +34,7 @@ from engine.sources.log.replay_reader import replay_feed
 from engine.sources.packets import Packet
 from tests.derived_log import caused, read_derived
 from tests.integration.test_sink import times
+from tests.late_frames import late_frame
 
 HOUR_MS = 3_600_000
 KEEP = Retaining(HOUR_MS, 24 * HOUR_MS)
@@ -102,7 +102,7 @@ class Query:
             packets.append(Packet(ordinal, "data", 0, ordinal, 0, part.height, 0, 0, 1_000, encode_frame(part)))
         if late:
             rows = [("s", "late", at_ms, at_ms, self.batch, f"{self.batch}/{number}") for number in range(late)]
-            kept = pl.DataFrame(rows, schema=LATE_SCHEMA, orient="row")
+            kept = late_frame(rows)
             packets.append(Packet(0, "late", 0, 0, 0, late, None, None, 1_000, encode_frame(kept)))
         self.sink.commit(self.batch, packets)
         self.retain()

@@ -61,6 +61,14 @@ async def test_a_version_refuses_a_schema_that_it_does_not_know(newest: str, tmp
     assert re.search(detail, refused.json()["detail"])
 
 
+def test_a_database_of_before_is_refused_with_the_way_to_go_on(newest: str) -> None:
+    set_revision(newest, "0001_initial")
+    with pytest.raises(
+        SchemaVersionUnknown, match=r"0001_initial,.*run `slackwater export` there and start this one on an empty database"
+    ):
+        migrate(newest)
+
+
 async def test_a_supervisor_waits_for_a_schema_that_its_drivers_know(newest: str, tmp_path: Path) -> None:
     current = revision_of(newest)
     set_revision(newest, "0002_later")

@@ -20,6 +20,7 @@ from engine.plan.catalog import Catalog, source_entry
 from engine.plan.model import Plan
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
+from tests.late_frames import DESCRIBED
 from tests.property.plan_walk import walk
 from tests.property.test_definitions_run import FEED, Record, _slices
 
@@ -100,7 +101,7 @@ def run(plan: Plan, records: list[Record], cuts: list[int]) -> tuple[list[tuple[
     late: list[tuple[Any, ...]] = []
     for start, stop in pairwise([0, *cuts, len(records)]):
         step = pipeline.process(_slices(plan, records[start:stop], start))
-        late += step.late.rows()
+        late += step.late.select(DESCRIBED).rows()
         if step.changes:
             order = place_order(pl.concat(step.causes))
             changes += pl.concat(step.changes)[order].rows()

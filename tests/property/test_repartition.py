@@ -26,6 +26,7 @@ from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.segments.memory import MemorySegmentStore
 from engine.state.segments.ports import named_segments
 from tests.examples import examples
+from tests.late_frames import DESCRIBED
 from tests.property.hashings import hashings
 from tests.property.test_definitions import CATALOG as DRAWN
 from tests.property.test_definitions_run import Record, _comparable, run, runs
@@ -80,7 +81,7 @@ class Tasks:
         """Handle a batch; returns the changes in the order of their places, and whether the query goes on."""
         step = self._pipeline.process(slices(self.plan, records, first), now_ms=now_ms)
         merge_counters(self.counters, step.counters)
-        self.late += sorted(map(_comparable, step.late.rows()))
+        self.late += list(map(_comparable, step.late.select(DESCRIBED).rows()))
         changes = [_comparable(row) for frame in step.changes for row in frame.rows()]
         order = place_order(pl.concat(step.causes)) if changes else ()
         return [changes[row] for row in order], step.failure is None

@@ -17,6 +17,7 @@ from engine.plan.operators.aggregation import TableAggregation, TableRegrouping
 from engine.state.segments.memory import MemorySegmentStore
 from tests.batch_times import RunningTimes
 from tests.examples import examples
+from tests.late_frames import DESCRIBED
 from tests.property import aggregate_model as model
 from tests.property.hashings import hashings
 from tests.property.sink_fold import assert_folds_to
@@ -60,7 +61,7 @@ def run(
         assert output.frame.columns == [*SERVICE_COLUMNS, *aggregator.schema.names]
         assert in_place_order(messages.frame)
         emitted += output.frame.to_dicts()
-        late += messages.late.to_dicts()
+        late += messages.late.select(DESCRIBED).to_dicts()
         for (_, reason), count in (*messages.counters.items(), *output.counters.items()):
             counters[reason] = counters.get(reason, 0) + count
         if restarts:
@@ -137,7 +138,7 @@ def test_keys_and_groups_that_are_shared_out_to_tasks_give_the_same(
             moment = times.at([batch], is_table=True)
             shared = zip(pairs, shares(batch, ["s.key"], tasks), strict=True)
             results = [regrouper.process(share, {}, moment) for (regrouper, _), share in shared]
-            late += [row for result in results for row in result.late.rows()]
+            late += [row for result in results for row in result.late.select(DESCRIBED).rows()]
             shared = zip(pairs, shares(merged([result.frame for result in results]), ["s.group"], tasks), strict=True)
             outputs.append(merged([aggregator.process(share, {}, moment).frame for (_, aggregator), share in shared]))
         found.append((repr(rows_of(outputs)), sorted(late)))

@@ -20,6 +20,7 @@ from engine.plan.operators.row_operators import Filter, Projection
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
+from tests.late_frames import DESCRIBED
 
 FEED = Feed("log:all", "log", "all")
 COLUMNS = Schema((("key", STRING), ("value", STRING)))
@@ -77,7 +78,7 @@ class Run:
         emission = self.task.process(slices(records, first), now_ms=0)
         assert emission.changes.columns == ["_ts", "_op", "key", "values"]
         self.changes += emission.changes.rows()
-        self.late += emission.late.rows()
+        self.late += emission.late.select(DESCRIBED).rows()
         self.counters.update(emission.counters)
         self.facts = (emission.clocks, emission.buffered)
 

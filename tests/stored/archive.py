@@ -1,9 +1,9 @@
 """What a version stores, as files in one archive: made by ``python -m tests.stored``, opened by the next version.
 
 ``kinds/<kind>/`` has, for each kind of ``tests.stored.kinds``, ``definition.json`` (as the database keeps it), ``before.json`` and
-``after.json`` (records, and what the query made of them), ``state.json`` (the manifests between the two, by stage and task) and
-``segments/<stage>/<task>/*.arrow`` (of what these do not hold themselves). ``relations.json`` has the sources' definitions. ``log/`` has
-batches of the log with every type, ``checkpoint/`` a cursor of a query, ``cursors.json`` texts that clients keep.
+``after.json`` (records, and what the query made of them), ``state.json`` (the times of the query between the two, and the manifests by
+stage and task) and ``segments/<stage>/<task>/*.arrow`` (of what these do not hold themselves). ``relations.json`` has the sources'
+definitions. ``log/`` has batches of the log with every type, ``checkpoint/`` a cursor of a query, ``cursors.json`` texts that clients keep.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def plan_of(stored: dict[str, Any], catalog: dict[str, CatalogEntry]) -> Plan:
 
 
 def run(plan: Plan, state: Any, segments: Path, records: list[Record], first: int) -> tuple[list[Any], Any]:
-    """Let a query handle records in two batches; returns what it made of them, as JSON has it, and its state behind them."""
+    """Let a query handle records in two batches; returns what it made of them, as JSON has it, and its times and state behind them."""
     stores: dict[tuple[int, int], ManifestSegmentStore] = {}
 
     def store(stage: int, task: int) -> SegmentStore:
         files = FileSegmentStore(segments / str(stage) / str(task))
-        stores[stage, task] = ManifestSegmentStore(files, None if state is None else state[stage][task])
+        stores[stage, task] = ManifestSegmentStore(files, None if state is None else state["tasks"][stage][task])
         return stores[stage, task]
 
     pipeline = Pipeline(plan, state, store)
@@ -85,9 +85,9 @@ def run(plan: Plan, state: Any, segments: Path, records: list[Record], first: in
         snapshot = pipeline.snapshot()
     manifests = [
         [stores[stage, task].completed(manifest) for task, manifest in enumerate(manifests)]
-        for stage, manifests in enumerate(snapshot)
+        for stage, manifests in enumerate(snapshot["tasks"])
     ]
-    return as_json(made), json.loads(json.dumps(manifests))
+    return as_json(made), json.loads(json.dumps({"times": snapshot["times"], "tasks": manifests}))
 
 
 def as_json(rows: Iterable[tuple[Any, ...]]) -> list[Any]:

@@ -108,7 +108,7 @@ def test_stored_cursors_are_read(stored: Path) -> None:
 
 def test_state_of_a_newer_version_is_refused_with_the_way_out(stored: Path) -> None:
     plan = plan_of(read(stored / "kinds" / "grace" / "definition.json"), catalog_of(read(stored / "relations.json")))
-    state = read(stored / "kinds" / "grace" / "state.json")[0][0] | {"format": STATE_FORMAT + 1}
+    state = read(stored / "kinds" / "grace" / "state.json")["tasks"][0][0] | {"format": STATE_FORMAT + 1}
     with pytest.raises(
         StateNewer, match=f"format {STATE_FORMAT + 1}.*run the version of Slackwater that wrote it.*state=discard"
     ):

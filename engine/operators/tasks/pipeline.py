@@ -15,6 +15,7 @@ import polars as pl
 from engine.errors import EngineError
 from engine.frames.clocks import BEFORE_ALL_TIME, Clock
 from engine.frames.frames import KEY_HASH, Counters, empty_late, merge_counters
+from engine.frames.places import place_order
 from engine.operators.operators import Emission
 from engine.operators.tasks.lateness import Counted, summed
 from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Slice, lane_readings
@@ -32,7 +33,7 @@ class Step:
         changes: ``_ts``, ``_op`` and the output columns: the tasks' emissions one task after the other.
         causes: like ``changes``: where each row stands (``Emission.causes``).
         opened: like ``changes``, apart from them: what open windows have now (``Emission.opened``).
-        late: rows that must be kept for reading.
+        late: rows that must be kept for reading, over all tasks in the order of their places.
         counters: over all tasks.
         wakes_at_ms: the earliest wall clock at which a task has something to do without input.
         dues: of each task: ``Emission.dues``.
@@ -140,6 +141,7 @@ class Pipeline:
         known = [ms for ms in (step.wakes_at_ms, wake) if ms is not None]
         step.wakes_at_ms = min(known, default=None)
         step.changes = [each.changes for each in emitted if each.changes.height]
+        step.late = step.late[place_order(step.late)]
         step.causes = [each.causes for each in emitted if each.causes.height]
         step.opened = [each.opened for each in emitted if each.opened.height]
         return step
