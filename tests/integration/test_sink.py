@@ -40,8 +40,9 @@ from engine.plan.operators.suppression import TimeLimitSuppression
 from engine.postgres.fence import claim_epoch
 from engine.sources.feeds import NO_TS
 from engine.sources.lane_times import encode_reading
-from engine.sources.packets import Packet
+from engine.sources.packets import Packet, emitted_by
 from tests.derived_log import caused, derived_rows, read_derived
+from tests.late_frames import late_frame
 
 QUERY, CHECKPOINT = uuid4(), uuid4()
 
@@ -278,16 +279,7 @@ def columns_of(a_plan: Plan, name: str) -> pl.DataType:
 
 def test_late_rows_are_kept_up_to_the_cap_and_the_overflow_is_counted(conn: Any, dsn: str) -> None:
     sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, (), max_rows=3))
-    late = pl.DataFrame(
-        {
-            "input": "s",
-            "reason": "window_closed",
-            "event_time_ms": range(5),
-            "stream_time_ms": 9,
-            "offset": range(5),
-            "record": "{}",
-        }
-    )
+    late = late_frame([("s", "window_closed", number, 9, number, "{}") for number in range(5)])
     packet = Packet(0, "late", 0, 0, 0, 5, None, None, 1_000, encode_frame(late))
     sink.commit(0, table(packet))
     sink.commit(1, table(packet))
@@ -296,10 +288,26 @@ def test_late_rows_are_kept_up_to_the_cap_and_the_overflow_is_counted(conn: Any,
     sink.close()
 
 
+@pytest.mark.parametrize("tasks", [1, 2, 4])
+def test_late_records_are_kept_in_the_order_of_their_places(conn: Any, dsn: str, tasks: int) -> None:
+    """Whatever tasks and stages judged them (T1, P6); at one place the earlier stage's comes first."""
+    sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, (), max_rows=9))
+    late = late_frame([("s", "window_closed", number, 9, number, "{}") for number in range(8)])
+    packets = [
+        Packet(task, "late", emitted_by(stage), task, 0, own.height, None, None, 1_000, encode_frame(own))
+        for stage in (1, 0)
+        for task in range(tasks)
+        if (own := late.filter(pl.col("_pos") * 7 // 3 % tasks == task).with_columns(input=pl.lit(str(stage)))).height
+    ]
+    sink.commit(0, table(*packets))
+    kept = conn.execute("SELECT event_time_ms, input FROM log.late_record ORDER BY id").fetchall()
+    assert kept == [(number, stage) for number in range(8) for stage in "01"]
+    sink.close()
+
+
 def test_late_records_of_a_commit_that_failed_do_not_count(conn: Any, dsn: str) -> None:
     sink = sink_for(conn, dsn, plan("table", {"k": "string", "v": "bigint"}, ("k",), max_rows=3))
-    row = {"input": "s", "reason": "window_closed", "stream_time_ms": 9, "offset": 0, "record": "{}"}
-    late = pl.DataFrame([{**row, "event_time_ms": number} for number in (1, 2)])
+    late = late_frame([("s", "window_closed", number, 9, 0, "{}") for number in (1, 2)])
     packet = Packet(0, "late", 0, 0, 0, 2, None, None, 1_000, encode_frame(late))
     sink.commit(0, table(data(changes(k=["a"], v=[1]))))
     conn.execute("ALTER TABLE log.counter ADD CONSTRAINT no_nulls CHECK (reason <> 'null_key')")
@@ -360,9 +368,7 @@ def test_keys_that_look_like_copy_syntax_are_keys(conn: Any, dsn: str) -> None:
 def test_diverted_records_are_not_capped(conn: Any, dsn: str) -> None:
     sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, (), max_rows=1))
     reasons = ["late_diverted", "late_dropped", "late_diverted", "late_dropped", "expired_diverted"]
-    late = pl.DataFrame(
-        {"input": "s", "reason": reasons, "event_time_ms": range(5), "stream_time_ms": 9, "offset": range(5), "record": "{}"}
-    )
+    late = late_frame([("s", reason, number, 9, number, "{}") for number, reason in enumerate(reasons)])
     for batch_id in range(2):
         sink.commit(batch_id, table(Packet(0, "late", 0, 0, 0, 5, None, None, 1_000, encode_frame(late))))
     kept = [row[0] for row in conn.execute("SELECT event_time_ms FROM log.late_record ORDER BY id")]
