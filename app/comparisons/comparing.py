@@ -68,10 +68,12 @@ class Picture:
 
     Args:
         connection: in a transaction that only reads.
+        cores: how many a query can use: the tasks of a new one that does not say.
     """
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, cores: int) -> None:
         self._connection = connection
+        self.cores = cores
         self.catalog: Catalog = load_catalog(raw(connection))
         self._session = load_session(connection, Settings(), {})
         self.inserting: set[str] = set()
@@ -153,7 +155,8 @@ def compare_query(connection: sa.Connection, picture: Picture, asked: ComparedQu
     """
     stored = find_query(connection, asked.definition.name)
     before = None if stored is None else read_definition(QueryDefinition, stored.definition).functions
-    definition = normalise(with_functions(connection, asked.definition, before))
+    tasks = picture.cores if stored is None else stored.definition["tasks"]
+    definition = normalise(with_functions(connection, asked.definition, before), tasks)
     refuse_beyond_scope(named_in(definition))
     _refuse_hidden(connection, definition.name)
     plan = build_plan(definition, picture.catalog)

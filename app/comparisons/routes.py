@@ -154,7 +154,7 @@ async def post_comparison(body: JsonBody, services: ServicesOf, connection: Long
     that it has.
     """
     asked = validated(ComparisonBody, body)
-    picture = await to_thread.run_sync(Picture, connection)
+    picture = await to_thread.run_sync(Picture, connection, services.settings.spark.query_cores)
     done: list[ComparedItem] = []
     waiting: list[_Unit] = []
     for index, wanted in enumerate(asked.definitions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Self
@@ -13,6 +14,7 @@ from app.settings.oidc_settings import is_loopback
 _MEMORY = r"^\d+[kmgKMG]$"
 _SHIFTS = {"k": 10, "m": 20, "g": 30}
 _OF_CLUSTERS = ("executor_memory", "executor_cores", "max_cores", "driver_host", "auth_secret")
+_LOCAL_CORES = re.compile(r"local\[(\d+|\*)")
 _MASTER = re.compile(r"local|local\[(\d+|\*)(,\d+)?\]|spark://[^\s/,:]+:\d+(,[^\s/,:]+:\d+)*|spark://\[[0-9a-f:]+\]:\d+")
 
 
@@ -82,6 +84,23 @@ class SparkSettings(BaseModel):
         if self.worker_memory is None:
             return None
         return int(self.worker_memory[:-1]) << _SHIFTS[self.worker_memory[-1].lower()]
+
+    @property
+    def query_cores(self) -> int:
+        """How many cores one query can use: not more tasks work at once than ``shuffle_partitions``, nor than the master has cores.
+
+        How many cores a cluster has is not known here, unless ``max_cores`` bounds them.
+        """
+        return min(self.shuffle_partitions, self._cores or self.shuffle_partitions)
+
+    @property
+    def _cores(self) -> int | None:
+        if self.is_cluster:
+            return self.max_cores
+        named = _LOCAL_CORES.match(self.master)
+        if named is None:
+            return 1
+        return len(os.sched_getaffinity(0)) if named[1] == "*" else int(named[1])
 
     @property
     def is_cluster(self) -> bool:

@@ -144,8 +144,8 @@ class _Lease:
 
 @asynccontextmanager
 async def _reader(services: Services, definition: QueryDefinition, text: str) -> AsyncIterator[_Lease]:
-    most = services.settings.sql.max_transient_queries
-    reader = await _edit(services, lambda connection: transient.join(connection, definition, text, most))
+    most, cores = services.settings.sql.max_transient_queries, services.settings.spark.query_cores
+    reader = await _edit(services, lambda connection: transient.join(connection, definition, text, most, cores))
     try:
         yield _Lease(services, reader, definition.name)
     finally:

@@ -154,7 +154,7 @@ class ScriptRunner:
                     return Defined(parsed, Done(check_looking(parsed.tree, session)))
             _check(action, parsed, session)
             bound.append((parsed, action))
-            return Defined(parsed, carry_out(connection, action, parsed.text))
+            return Defined(parsed, carry_out(connection, action, parsed.text, self._services.settings.spark.query_cores))
 
     async def run_one(self, parsed: Parsed) -> Outcome:
         """Execute one statement. Raises AppError with its place."""
@@ -208,7 +208,7 @@ class ScriptRunner:
             session = self.session(connection)
             action = bind(parsed.tree, session)
             _check(action, parsed, session)
-            done = carry_out(connection, action, parsed.text)
+            done = carry_out(connection, action, parsed.text, self._services.settings.spark.query_cores)
             return replace(done, warnings=(*done.warnings, *self._no_room(connection, done)))
 
         async with planning_turn(self._services):

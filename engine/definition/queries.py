@@ -28,7 +28,6 @@ DAY_MS = 86_400_000
 EAGER_GRACE = "1d"
 """Of an eager join, as ksqlDB's without GRACE: results do not wait for it, only how long partners are looked for depends on it (SS5)."""
 
-DEFAULT_TASKS = 4
 MAX_TASKS = 256
 """Every task costs a state and a call per batch; more than this is a slip on any cluster this runs on."""
 Dialect = Literal["standard", "ksqldb"]
@@ -188,9 +187,9 @@ class Window(Model):
 class Buffer(Model):
     """Bounds of a suppress buffer."""
 
-    max_rows: int | None = Field(default=None, ge=0, description="Rows that are held back in each task; absent: any number.")
+    max_rows: int | None = Field(default=None, ge=0, description="Rows that are held back; absent: any number.")
     max_bytes: int | None = Field(
-        default=None, ge=0, description="Bytes of keys and values that are held back in each task; absent: any number."
+        default=None, ge=0, description="Bytes of keys and values that are held back; absent: any number."
     )
     when_full: Literal["emit_early", "stop"] = Field(
         default="stop",
@@ -226,7 +225,7 @@ class ResultHistory(Model):
 
 
 class Idle(Model):
-    """When silence counts: how long a task's input may be silent before its clocks advance with the wall clock."""
+    """When silence counts: how long a query's streams may be silent before their time follows the wall clock."""
 
     after: Duration = Field(description="Silence by the wall clock, longer than `0s`.")
 
@@ -324,11 +323,12 @@ class QueryDefinition(Model):
         default="earliest",
         description='Where a stream is read from: `earliest`, `latest`, or an event time `{"at": "2013-01-01T00:00:00Z"}`.',
     )
-    tasks: int = Field(
-        default=DEFAULT_TASKS,
+    tasks: int | None = Field(
+        default=None,
         ge=1,
         le=MAX_TASKS,
-        description="Units of parallelism, each with its own state and stream time; so what is late depends on it. It can be changed later.",
+        description="Units of parallelism, each with its own state; results do not depend on it. Absent: a new query has one for each core "
+        "that it can use, an existing one keeps its number. It can be changed later.",
     )
     desired_state: Literal["running", "paused", "stopped"] = Field(
         default="running",

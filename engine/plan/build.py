@@ -39,14 +39,22 @@ _OPERATOR_NAMES = (WINDOW_OPERATOR, AGGREGATE_OPERATOR, SUPPRESS_OPERATOR, FILTE
 """A join is called by its relation's alias in clocks and counters, so no alias may be one of these."""
 
 
-def normalise(definition: QueryDefinition) -> QueryDefinition:
-    """Spell out the defaults that depend on other fields: aliases (where a relation can have that name) and the window's retention."""
+def normalise(definition: QueryDefinition, tasks: int = 1) -> QueryDefinition:
+    """Spell out the defaults that depend on other fields, and the number of tasks.
+
+    Aliases are spelled out where a relation can have that name, and the window's retention.
+
+    Args:
+        definition: as the user gave it, or as stored.
+        tasks: how many it has if it does not say: those of the query that it replaces, else the cores that a query can use. Results do not
+            depend on it (T1).
+    """
     source, window = definition.source, definition.window
     if window is not None and window.retention is None and definition.into.table is not None:
         window = window.model_copy(update={"retention": default_retention(window)})
     joins = tuple(join.model_copy(update={"alias": join.alias or _usable_name(join.relation)}) for join in definition.joins)
     source = source.model_copy(update={"alias": source.alias or _usable_name(source.relation)})
-    return definition.model_copy(update={"source": source, "joins": joins, "window": window})
+    return definition.model_copy(update={"source": source, "joins": joins, "window": window, "tasks": definition.tasks or tasks})
 
 
 def _usable_name(relation: str) -> str | None:

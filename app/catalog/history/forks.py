@@ -126,7 +126,8 @@ def fork_query(connection: sa.Connection, name: str, definition: QueryDefinition
     if forking.is_held:
         connection.execute(sa.select(commit.c.query_id).where(commit.c.query_id == stored.id).with_for_update())
     catalog = load_catalog(raw(connection))
-    definition = normalise(with_functions(connection, definition, read_definition(QueryDefinition, stored.definition).functions))
+    before = read_definition(QueryDefinition, stored.definition)
+    definition = normalise(with_functions(connection, definition, before.functions), stored.definition["tasks"])
     plan, form = _planned(definition, catalog), stored_form(definition)
     renamed = as_fork(stored.definition, form)
     original = find_plan(renamed, catalog)

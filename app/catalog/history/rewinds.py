@@ -228,7 +228,7 @@ def _edited(
     if rewinding.definition is None:
         return None, output_of_query(connection, stored.id), None
     functions = read_definition(QueryDefinition, stored.definition).functions
-    definition = normalise(with_functions(connection, rewinding.definition, functions))
+    definition = normalise(with_functions(connection, rewinding.definition, functions), stored.definition["tasks"])
     try:
         plan = build_plan(definition, catalog)
     except DefinitionInvalid as error:

@@ -90,8 +90,13 @@ class Replacement:
     conditions: Preconditions = field(default_factory=Preconditions)
 
 
-def create_query(connection: sa.Connection, definition: QueryDefinition) -> Replaced:
+def create_query(connection: sa.Connection, definition: QueryDefinition, cores: int) -> Replaced:
     """Store a new query and create the relation that it writes.
+
+    Args:
+        connection: to the database, in a transaction.
+        definition: of the request.
+        cores: how many a query can use: its tasks, if the definition does not say.
 
     Raises:
         Conflict: ``name_taken``: another query has the name, or a relation has the result's name.
@@ -103,7 +108,7 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Repl
         raise Conflict(
             "name_taken", f"there is already a query '{definition.name}'; PUT /v1/queries/{definition.name} replaces it"
         )
-    planned = _planned(connection, definition)
+    planned = _planned(connection, definition, cores)
     definition, plan = planned.definition, planned.plan
     query_id = uuid.uuid4()
     insert_query(connection, query_id, definition.name, stored_form(definition))
@@ -116,8 +121,8 @@ def create_query(connection: sa.Connection, definition: QueryDefinition) -> Repl
     return Replaced(created, None, planned)
 
 
-def _planned(connection: sa.Connection, definition: QueryDefinition) -> Planned:
-    definition = normalise(definition)
+def _planned(connection: sa.Connection, definition: QueryDefinition, tasks: int) -> Planned:
+    definition = normalise(definition, tasks)
     catalog = load_catalog_for(raw(connection), definition)
     return Planned(definition, build_plan(definition, catalog), catalog)
 
@@ -131,8 +136,14 @@ def _is_state_unusable(connection: sa.Connection, stored: QueryRow) -> bool:
     return bool(connection.execute(unusable).scalar_one_or_none())
 
 
-def replace_query(connection: sa.Connection, definition: QueryDefinition, asked: Replacement) -> Replaced:
-    """Create the query, or replace its definition, as far as its state allows.
+def replace_query(connection: sa.Connection, definition: QueryDefinition, asked: Replacement, cores: int) -> Replaced:
+    """Create the query, or replace its definition, as far as its state allows. It keeps its tasks unless the definition says others.
+
+    Args:
+        connection: to the database, in a transaction.
+        definition: of the request.
+        asked: the options of the request.
+        cores: see ``create_query``.
 
     Raises:
         Conflict: ``state_incompatible``, ``name_taken``, or ``relation_in_use``: a reset would remove a relation that others read.
@@ -145,9 +156,9 @@ def replace_query(connection: sa.Connection, definition: QueryDefinition, asked:
     stored = find_query(connection, definition.name, is_locking=True)
     asked.conditions.check(f"query '{definition.name}'", None if stored is None else stored.version)
     if stored is None:
-        return create_query(connection, definition)
+        return create_query(connection, definition, cores)
     definition = with_functions(connection, definition, read_definition(QueryDefinition, stored.definition).functions)
-    planned = _planned(connection, definition)
+    planned = _planned(connection, definition, stored.definition["tasks"])
     definition, plan = planned.definition, planned.plan
     edit = edit_of(connection, stored, definition, plan)
     is_anew = edit.kind is EditKind.NEEDS_NEW_STATE or asked.start is not None

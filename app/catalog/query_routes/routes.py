@@ -140,7 +140,7 @@ def post_query(
 
 def _created(body: Any, connection: sa.Connection, services: Services, response: Response) -> StoredQueryAnswer:
     definition = checked(connection, body)
-    created = create_query(connection, definition)
+    created = create_query(connection, definition, services.settings.spark.query_cores)
     response.headers["Location"] = f"/v1/queries/{created.row.name}"
     return replaced_answer(connection, services, created, response)
 
@@ -190,9 +190,8 @@ def put_query(
         detail = f"the body has the name '{definition.name}', the path '{name}'; a query cannot be renamed"
         raise Unprocessable("name_mismatch", detail, [Fault("/name", "name_mismatch", detail)])
     is_desired_state_given = "desired_state" in definition.model_fields_set
-    result = replace_query(
-        transaction, definition, replace(options, is_desired_state_given=is_desired_state_given, conditions=conditions)
-    )
+    options = replace(options, is_desired_state_given=is_desired_state_given, conditions=conditions)
+    result = replace_query(transaction, definition, options, services.settings.spark.query_cores)
     if result.is_created:
         response.status_code = 201
         response.headers["Location"] = f"/v1/queries/{name}"

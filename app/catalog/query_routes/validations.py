@@ -19,7 +19,7 @@ from app.catalog.queries.edits import edit_of
 from app.catalog.queries.previews import effects_of, last_commit_at
 from app.catalog.stored.catalog import load_catalog, load_visible_catalog, producers_of, read_definition
 from app.catalog.stored.edit_rules import EditKind
-from app.catalog.stored.queries import find_query
+from app.catalog.stored.queries import QueryRow, find_query
 from app.catalog.warned import shown_problems, shown_warnings
 from app.db.database import raw
 from app.errors.app_errors import Forbidden
@@ -104,12 +104,12 @@ router = APIRouter(prefix="/v1", tags=["queries"], dependencies=[OnlyKnownParame
     openapi_extra=request_body("QueryDefinition", body_examples(windows=("Final hourly counts per airport", WINDOW_DEFINITION))),
 )
 def post_validation(
-    body: AnyJsonBody, outside: TargetProblems, _turn: PlanningTurn, transaction: LongInspection
+    body: AnyJsonBody, outside: TargetProblems, _turn: PlanningTurn, transaction: LongInspection, services: ServicesOf
 ) -> ValidationAnswer:
     """Check a definition, and return its faults, its defaults and its plan. It stores nothing, and answers 200 to any JSON.
 
-    `warnings` names unexpected dependencies of late records: on the number of a producer's tasks, on missing grace over results that are out of
-    the order of event time, or on the time of arrival. A warning refuses nothing.
+    `warnings` names what a user may not expect: results that come long after their events, or times that are those of arrival. A warning
+    refuses nothing.
 
     If a query has this name, `edit` previews a PUT of it: the reach of the edit and its reasons, field by field. For an edit in place it
     counts the records that would be released, closed or removed, as of the query's last commit. A number that committed facts do not give
@@ -119,8 +119,11 @@ def post_validation(
     try:
         refuse_unstorable(body)
         definition = read_query(body, lambda: load_visible_catalog(raw(transaction)))
-        definition = normalise(with_functions(transaction, definition))
+        asked = with_functions(transaction, definition)
+        definition = normalise(asked, services.settings.spark.query_cores)
         _refuse_beyond_scope(transaction, definition)
+        stored = find_query(transaction, asked.name)
+        definition = definition if stored is None else normalise(asked, stored.definition["tasks"])
         catalog = load_catalog(raw(transaction))
         plan = build_plan(definition, catalog)
     except DefinitionInvalid as error:
@@ -128,7 +131,9 @@ def post_validation(
     if outside:
         return _answer(definition, None, shown_problems(outside), [], None, None)
     warnings = shown_warnings(warnings_of(definition, plan, catalog, producers_of(raw(transaction))))
-    return _answer(definition, plan, [], warnings, _edit(transaction, definition, plan), statement_of(definition, catalog))
+    return _answer(
+        definition, plan, [], warnings, _edit(transaction, stored, definition, plan), statement_of(definition, catalog)
+    )
 
 
 def _refuse_beyond_scope(connection: sa.Connection, definition: QueryDefinition) -> None:
@@ -151,8 +156,7 @@ def _refuse_beyond_scope(connection: sa.Connection, definition: QueryDefinition)
         raise DefinitionInvalid(faults)
 
 
-def _edit(connection: sa.Connection, definition: QueryDefinition, plan: Plan) -> EditPreview | None:
-    stored = find_query(connection, definition.name)
+def _edit(connection: sa.Connection, stored: QueryRow | None, definition: QueryDefinition, plan: Plan) -> EditPreview | None:
     if stored is None:
         return None
     edit = edit_of(connection, stored, definition, plan)

@@ -41,9 +41,17 @@ class PutResult:
 
 
 def put_source(
-    connection: sa.Connection, kind: Kind, name: str, definition: SourceDefinition, conditions: Preconditions
+    connection: sa.Connection, kind: Kind, name: str, definition: SourceDefinition, conditions: Preconditions, cores: int
 ) -> PutResult:
     """Register a source, or change the existing one. An equal definition changes nothing.
+
+    Args:
+        connection: to the database, in a transaction.
+        kind: stream or table.
+        name: of it.
+        definition: of the request.
+        conditions: of the request.
+        cores: how many a query can use: the tasks of the one that stores a table's rows.
 
     Raises:
         Conflict: ``name_taken``, ``relation_is_derived``, ``relation_not_empty``, ``relation_in_use``, ``feed_taken``,
@@ -56,7 +64,7 @@ def put_source(
     conditions.check(f"{kind} '{name}'", None if stored is None else stored.version)
     if stored is None:
         row = _register(connection, kind, name, definition)
-        follow(connection, name, None, definition, is_empty=True)
+        follow(connection, name, None, definition, is_empty=True, cores=cores)
         note(connection, Change(Action.CREATE, kind, name, None, row.body))
         return PutResult(row, is_created=True)
     if stored.kind != kind:
@@ -77,7 +85,7 @@ def put_source(
     before = _spelled_out(stored)
     changed = differences(before, form)
     if changed:
-        _change(connection, stored, definition, (before, form), changed)
+        _change(connection, stored, definition, (before, form), changed, cores)
         note(connection, Change(Action.REPLACE, kind, name, stored.body, {"definition": form}))
     return PutResult(get_relation(connection, kind, name), is_created=False)
 
@@ -215,6 +223,7 @@ def _change(
     definition: SourceDefinition,
     forms: tuple[dict[str, Any], dict[str, Any]],
     changed: list[str],
+    cores: int,
 ) -> None:
     _, form = forms
     # Waits for running appends: their records must be visible before the feed counts as empty.
@@ -232,7 +241,7 @@ def _change(
     if not _is_read_by_others(connection, stored.name, new.feed.log_feed):
         control_of(new.feed).change(raw(connection), new.feed, definition.connector)
     _make_feed(connection, stored.name, definition)
-    follow(connection, stored.name, stored.definition, definition, is_empty=is_empty)
+    follow(connection, stored.name, stored.definition, definition, is_empty=is_empty, cores=cores)
     pin(connection, stored.name, pinned)
     # Readers have the old definition in their plans since their launch.
     reading = sa.select(query_read.c.query_id).where(query_read.c.relation_id == stored.id)

@@ -63,7 +63,13 @@ def output_of_source(name: str, definition: Mapping[str, Any]) -> Output:
 
 
 def follow(
-    connection: sa.Connection, name: str, before: Mapping[str, Any] | None, after: SourceDefinition | None, *, is_empty: bool
+    connection: sa.Connection,
+    name: str,
+    before: Mapping[str, Any] | None,
+    after: SourceDefinition | None,
+    *,
+    is_empty: bool,
+    cores: int = 1,
 ) -> None:
     """Create, change or delete the internal query to match a source's definition. The relation's row is already written.
 
@@ -73,6 +79,7 @@ def follow(
         before: its stored definition, None for a new one.
         after: its new definition, None if it is deleted.
         is_empty: whether it has no records, so that a restart from scratch loses nothing.
+        cores: how many a query can use: the tasks of a new one.
 
     Raises:
         Conflict: ``materialize_needs_rebuild``.
@@ -80,15 +87,16 @@ def follow(
     was_materialised = before is not None and bool(before.get("materialize"))
     is_wanted = isinstance(after, TableDefinition) and after.materialize
     if was_materialised and is_wanted and isinstance(after, TableDefinition) and before is not None:
-        _change(connection, name, source_of("table", before), after, is_empty=is_empty)
+        _change(connection, name, source_of("table", before), after, is_empty=is_empty, cores=cores)
     elif is_wanted and isinstance(after, TableDefinition):
-        _create(connection, name, after)
+        _create(connection, name, after, cores)
     elif was_materialised:
         _delete(connection, name)
 
 
-def _create(connection: sa.Connection, name: str, source: TableDefinition) -> None:
-    definition, plan = _definition(name, source), _plan(name, source, load_catalog(raw(connection)))
+def _create(connection: sa.Connection, name: str, source: TableDefinition, cores: int) -> None:
+    definition = normalise(_definition(name, source), cores)
+    plan = replace(_plan(name, source, load_catalog(raw(connection))), tasks=cores)
     query_id = uuid.uuid4()
     insert_query(connection, query_id, materialisation_of(name), definition.model_dump(mode="json", by_alias=True))
     create_view(raw(connection), plan.output)
@@ -98,7 +106,9 @@ def _create(connection: sa.Connection, name: str, source: TableDefinition) -> No
     add_event(connection, query_id, "query_created", {"generation": 1})
 
 
-def _change(connection: sa.Connection, name: str, before: SourceDefinition, after: TableDefinition, *, is_empty: bool) -> None:
+def _change(
+    connection: sa.Connection, name: str, before: SourceDefinition, after: TableDefinition, *, is_empty: bool, cores: int
+) -> None:
     catalog = load_catalog(raw(connection))
     plan = _plan(name, after, catalog)
     former = _plan(name, before, {**catalog, name: source_entry(name, before)})
@@ -113,7 +123,7 @@ def _change(connection: sa.Connection, name: str, before: SourceDefinition, afte
         )
         raise Conflict("materialize_needs_rebuild", detail, [Fault("/materialize", "materialize_needs_rebuild", detail)])
     _delete(connection, name)
-    _create(connection, name, after)
+    _create(connection, name, after, cores)
 
 
 def _delete(connection: sa.Connection, name: str) -> None:

@@ -154,6 +154,7 @@ def put_stream(
     looked_at: _StreamLookedAt,
     _turn: PlanningTurn,
     transaction: Transaction,
+    services: ServicesOf,
     response: Response,
     conditions: OfPut,
     validate: Validate = False,
@@ -166,7 +167,7 @@ def put_stream(
     the key if the records show it, from the connector: a topic's schema or newest records, a directory's newest file. The result is stored
     and shown; `warnings` names fields that are no columns. With `validate=true` everything is checked and answered, and nothing is stored.
     """
-    source_request = _SourceRequest("stream", name, looked_at)
+    source_request = _SourceRequest("stream", name, looked_at, services.settings.spark.query_cores)
     return _put(transaction, source_request, conditions, None if validate else response)
 
 
@@ -189,6 +190,7 @@ def put_table(
     looked_at: _TableLookedAt,
     _turn: PlanningTurn,
     transaction: Transaction,
+    services: ServicesOf,
     response: Response,
     conditions: OfPut,
     validate: Validate = False,
@@ -199,7 +201,7 @@ def put_table(
     with `conflict: latest_event_time` the one with the latest event time; then deletes are remembered for ever. `warnings` names a choice that
     was left open. Changes of columns with records, `"columns": "infer"` and `validate=true` are as for streams. The answer has every default.
     """
-    source_request = _SourceRequest("table", name, looked_at)
+    source_request = _SourceRequest("table", name, looked_at, services.settings.spark.query_cores)
     return _put(transaction, source_request, conditions, None if validate else response)
 
 
@@ -290,6 +292,7 @@ class _SourceRequest:
     kind: Kind
     name: str
     looked_at: _LookedAt
+    cores: int
 
 
 def _put(
@@ -298,7 +301,7 @@ def _put(
     """Register the source, and set the headers of ``response``; None: answer the same, and roll the changes back."""
     name, kind = source_request.name, source_request.kind
     with connection.begin_nested() as savepoint:
-        result = put_source(connection, kind, name, source_request.looked_at.definition, conditions)
+        result = put_source(connection, kind, name, source_request.looked_at.definition, conditions, source_request.cores)
         answer = _registered(connection, source_request, result.row)
         if response is None:
             savepoint.rollback()

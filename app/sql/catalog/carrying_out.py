@@ -99,8 +99,14 @@ def look_outside(action: Action, context: ServiceContext, delivery_context: Deli
     control_of(feed).check(feed, context, relation_schema(name, definition))
 
 
-def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
+def carry_out(connection: sa.Connection, action: Action, text: str, cores: int) -> Done:
     """Execute an action.
+
+    Args:
+        connection: to the database, in a transaction.
+        action: what the statement does.
+        text: the statement.
+        cores: how many a query can use: the tasks of a new one that does not say.
 
     Raises:
         AppError: as the same edit over HTTP.
@@ -110,16 +116,19 @@ def carry_out(connection: sa.Connection, action: Action, text: str) -> Done:
         case Nothing(sentence=sentence):
             return Done(sentence)
         case RegisterSource():
-            return _register(connection, action)
+            return _register(connection, action, cores)
         case CreateQuery():
-            return _create(connection, action, text)
+            return _create(connection, action, text, cores)
         case InsertInto(target=target, definition=definition):
             refuse_beyond_scope(named_in(definition))
-            created = create_query(connection, definition).row
-            _note_statement(connection, created.name, text)
-            return _created(connection, definition, f"query {created.name} writes into {target.name}", target, action.notes)
+            created = create_query(connection, definition, cores)
+            name = created.row.name
+            _note_statement(connection, name, text)
+            return _created(
+                connection, created.planned.definition, f"query {name} writes into {target.name}", target, action.notes
+            )
         case AddColumns():
-            return _add_columns(connection, action)
+            return _add_columns(connection, action, cores)
         case DropRelation(relation=dropped):
             return _drop(connection, dropped)
         case ControlQuery(action=verb, queries=names):
@@ -147,38 +156,39 @@ def _refuse_source(name: str, definition: SourceDefinition) -> None:
     check_source(definition)
 
 
-def _register(connection: sa.Connection, action: RegisterSource) -> Done:
+def _register(connection: sa.Connection, action: RegisterSource, cores: int) -> Done:
     sql = action.relation
     name = sql.definition_name
     _refuse_source(name, action.definition)
-    put_source(connection, sql.kind, name, action.definition, ANY)
+    put_source(connection, sql.kind, name, action.definition, ANY, cores)
     _note_facts(connection, sql)
     stored = action.definition.model_dump(mode="json", by_alias=True)
     warnings = (*source_warnings(action.definition), *topic_warnings(action.definition, sql.topic.name))
     return Done(f"{sql.kind} {sql.name} is registered", name, sql.kind, definition=stored, warnings=warnings)
 
 
-def _add_columns(connection: sa.Connection, action: AddColumns) -> Done:
+def _add_columns(connection: sa.Connection, action: AddColumns, cores: int) -> Done:
     sql = action.relation
     name = sql.definition_name
     refuse_beyond_scope([("/sql", name)])
     stored = source_of(sql.kind, get_relation(connection, sql.kind, name).definition)
     added = {column: str(kind) for column, kind in action.columns.items()}
     definition = stored.model_copy(update={"columns": {**stored.columns, **added}})
-    put_source(connection, sql.kind, name, definition, ANY)
+    put_source(connection, sql.kind, name, definition, ANY, cores)
     body = definition.model_dump(mode="json", by_alias=True)
     return Done(
         f"{sql.kind} {sql.name} has {', '.join(added)} now; records before are NULL there", name, sql.kind, definition=body
     )
 
 
-def _create(connection: sa.Connection, action: CreateQuery, text: str) -> Done:
+def _create(connection: sa.Connection, action: CreateQuery, text: str, cores: int) -> Done:
     definition, sql = action.definition, action.relation
     refuse_beyond_scope(named_in(definition))
     if action.is_replace:
-        made = replace_query(connection, definition, Replacement(may_discard_state=action.discards_state))
+        made = replace_query(connection, definition, Replacement(may_discard_state=action.discards_state), cores)
     else:
-        made = create_query(connection, definition)
+        made = create_query(connection, definition, cores)
+    definition = made.planned.definition
     _note_statement(connection, definition.name, text)
     _note_facts(connection, sql)
     if made.edit is not None and made.edit.kind is EditKind.NO_OP and not made.is_anew:

@@ -43,8 +43,15 @@ def named(definition: QueryDefinition) -> QueryDefinition:
     return definition.model_copy(update={"name": name, "into": definition.into.model_copy(update={"stream": name})})
 
 
-def join(connection: sa.Connection, definition: QueryDefinition, text: str, most: int) -> UUID:
+def join(connection: sa.Connection, definition: QueryDefinition, text: str, most: int, cores: int) -> UUID:
     """Become a reader of a query; create the query for its first reader.
+
+    Args:
+        connection: to the database, in a transaction.
+        definition: of the query.
+        text: the statement.
+        most: how many of these queries may be there.
+        cores: how many a query can use.
 
     Raises:
         TooManyRequests: ``too_many_transient_queries``.
@@ -54,7 +61,7 @@ def join(connection: sa.Connection, definition: QueryDefinition, text: str, most
     lock_edits(connection)
     if find_query(connection, definition.name) is None:
         _refuse_too_many(connection, most)
-        create_query(connection, definition)
+        create_query(connection, definition, cores)
         connection.execute(
             sa.update(query).where(query.c.name == definition.name, query.c.deleted_at.is_(None)).values(statement=text)
         )

@@ -12,7 +12,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.access.scopes import is_internal
 from app.catalog.stored.catalog import entry_of
 from app.status.lineage.rules import FeedFact, Graph, Part, QueryFact, RelationFact
-from engine.definition.queries import DEFAULT_TASKS
 from engine.log.sequences import LANE_PARTITION
 from engine.plan.model import Feed
 from engine.sources.connector_kinds import OWN_ENDS_SQL
@@ -115,7 +114,7 @@ def _query(row: Sequence[Any]) -> QueryFact:
         name=name,
         state=state,
         desired_state=desired_state,
-        tasks=DEFAULT_TASKS if tasks is None else tasks,
+        tasks=tasks,
         reads=tuple(reads or ()),
         position=position or {},
         read_to=read_to or {},

@@ -81,7 +81,7 @@ def assemble(layout: Layout) -> Plan:
     late, idle = definition.late_records, definition.idle
     return Plan(
         query=definition.name,
-        tasks=definition.tasks,
+        tasks=definition.tasks or 1,
         inputs=inputs,
         stages=built,
         output=layout.output,

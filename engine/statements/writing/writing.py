@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from engine.definition.queries import DEFAULT_TASKS, Join, LateRecordsKept, QueryDefinition, Window
+from engine.definition.queries import Join, LateRecordsKept, QueryDefinition, Window
 from engine.definition.start import StartAt
 from engine.expressions.durations import UNITS_MS
 from engine.expressions.syntax import parse
@@ -133,7 +133,7 @@ def _properties(definition: QueryDefinition) -> Iterator[Property]:
         yield prop(FROM_WHERE, definition.source.where)
     if not _shows_aggregates(definition):
         yield from (prop(AGGREGATE + name, text) for name, text in definition.aggregate.items())
-    if definition.tasks != DEFAULT_TASKS:
+    if definition.tasks is not None:
         yield prop("TASKS", definition.tasks)
     if definition.start != "earliest":
         start = definition.start
