@@ -176,7 +176,7 @@ def compare_query(connection: sa.Connection, picture: Picture, asked: ComparedQu
         if asked.is_desired_state_given and definition.desired_state != stored.desired_state:
             action = "in_place" if action == "no_op" else action
             changes = (*changes, Change("/desired_state", EditKind.IN_PLACE, _DESIRED_STATE))
-    warned = () if action == "no_op" else tuple(warnings_of(definition, plan, picture.catalog, producers_of(raw(connection))))
+    warned = () if action == "no_op" else tuple(warnings_of(definition, picture.catalog, producers_of(raw(connection))))
     body = definition.model_dump(mode="json", by_alias=True)
     picture.put(derived_entry(plan), asked.sql if not asked.is_insert else None, body)
     if asked.is_insert:

@@ -141,20 +141,12 @@ WARNING_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
         "The history of a running aggregation has a version for each change, at the greatest event time so far: not complete by event time.",
         "Count in windows for results that are complete by event time; nothing if the history of changes is intended.",
     ),
-    "lateness_depends_on_tasks": (
-        "A grace is shorter than the wait of an operator before it, so which records are late depends on the number of tasks.",
-        'Use the grace that the warning names, or set `"tasks": 1` for the operator that waits.',
-    ),
-    "no_grace_behind_join": (
-        "A window or a join has no grace, and a join before it in the same query gives its results out of the order of event time.",
-        "Use the grace that the warning names.",
-    ),
-    "no_grace_on_derived": (
-        "A window or a join has no grace, and reads the result of a query that emits out of the order of event time.",
-        "Use the grace that the warning names.",
-    ),
     "table_dated_by_arrival": (
         "A stream with event times looks up a table without them: a row is valid from its arrival, so older records do not find it.",
         "Register the table with an `event_time` column for the start of a row's validity, or append its rows with `$event_time_ms`.",
+    ),
+    "waits_long": (
+        "The waits between the sources and a result add up to more than a day of stream time: the warning lists them.",
+        "Use shorter graces, windows and limits where results are needed earlier; nothing if they may come so late.",
     ),
 }

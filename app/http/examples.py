@@ -68,7 +68,7 @@ QUERY: dict[str, Any] = {
         "name": "delays_by_airport",
         "from": {"stream": "departures", "table": None, "as": None, "where": None},
         "start": "earliest",
-        "tasks": 4,
+        "tasks": 2,
         "desired_state": "running",
         "joins": [],
         "where": None,

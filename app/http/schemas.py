@@ -71,7 +71,7 @@ class WarningItem(Answer):
     """A fact about an accepted definition that may surprise its author."""
 
     pointer: str = Field(description="JSON pointer of the definition's field that could be changed.", examples=["/window/grace"])
-    code: str = Field(description="Stable code; `GET /v1/errors/{code}` explains it.", examples=["no_grace_on_derived"])
+    code: str = Field(description="Stable code; `GET /v1/errors/{code}` explains it.", examples=["waits_long"])
     detail: str = Field(description="What happens.")
     cure: str = Field(description="What to do if that is not intended.")
     type: str = Field(description="URL of the explanation of the code, relative to the service.")

@@ -2,9 +2,7 @@
 
 Codes:
 
-- ``lateness_depends_on_tasks``: a window or a grace reads what several tasks release after waiting, each by its own stream time (T1);
-- ``no_grace_on_derived``: no grace over a relation whose producer emits out of the order of event time;
-- ``no_grace_behind_join``: the same behind a join of the same query;
+- ``waits_long``: the waits of the operators between the sources and the result add up to more than a day (T1c);
 - ``event_time_is_arrival``: a window or a grace judges by event time, and the stream's is the time of arrival;
 - ``table_dated_by_arrival``: a stream with an event-time column looks up a table without one (J2, V4);
 - ``history_by_change``: the history of a running aggregation, whose versions have the time of each change (A3).
@@ -14,13 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from engine.definition.queries import QueryDefinition, Window
+from engine.definition.queries import DAY_MS, QueryDefinition
 from engine.expressions.durations import format_duration
-from engine.plan.building.grouping import WINDOW_OPERATOR
 from engine.plan.catalog import Catalog
-from engine.plan.disorder import Disorder, Producers, disorder_of, greatest, triggering, waits_of
-from engine.plan.model import Plan, RelationSchema
+from engine.plan.model import RelationSchema
+from engine.plan.waits import Producers, total_ms, triggering, waits_behind
+
+LONG_WAIT_MS: Final = DAY_MS
+"""A wait up to a day is usual: a daily window, or a grace for what comes the next morning. The guard T7 takes a day as well."""
+
+
+_HOUR_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,118 +43,53 @@ class DefinitionWarning:
     cure: str
 
 
-@dataclass(frozen=True, slots=True)
-class _LatenessGauge:
-    """An operator that judges lateness.
-
-    Attributes:
-        operator: its name in the plan.
-        what: for a sentence.
-        pointer: of its grace.
-        slack_ms: what a record may be behind before the grace counts (``engine.plan.lateness``).
-        joins: how many joins stand before it, itself included if it joins a stream.
-    """
-
-    operator: str
-    what: str
-    pointer: str
-    grace_ms: int
-    slack_ms: int
-    joins: int
-
-    @property
-    def tolerance_ms(self) -> int:
-        """How far behind stream time no record is late."""
-        return self.grace_ms + self.slack_ms
-
-
-def warnings_of(definition: QueryDefinition, plan: Plan, catalog: Catalog, producers: Producers) -> list[DefinitionWarning]:
-    """Say where a query's lateness, matches or history depend on what a user would not expect.
+def warnings_of(definition: QueryDefinition, catalog: Catalog, producers: Producers) -> list[DefinitionWarning]:
+    """Say where a query's times, matches or history are not what a user would expect.
 
     Args:
         definition: normalised.
-        plan: of it.
         catalog: what it was planned against.
         producers: the queries behind its inputs.
     """
-    judges = list(_lateness_gauges(definition))
-    found = [warning for judge in judges for warning in _of_order(judge, definition, plan, producers)]
-    for pointer, name in dict(feed for judge in judges for feed in _streams(judge, definition)).items():
-        found += _of_arrival(pointer, name, catalog, producers)
-    return [*found, *_of_lookups(definition, catalog, producers), *_of_history(definition)]
+    found = [warning for pointer, name in _judged(definition) for warning in _of_arrival(pointer, name, catalog, producers)]
+    waiting = _of_waits(definition, producers)
+    return [*waiting, *found, *_of_lookups(definition, catalog, producers), *_of_history(definition)]
 
 
-def _lateness_gauges(definition: QueryDefinition) -> Iterator[_LatenessGauge]:
-    """Yield the operators that judge a stream's records. A grace of 0s decides nothing unless late records are treated otherwise (J4)."""
-    for place, join in enumerate(definition.joins):
-        name, within = join.alias or join.relation, join.within
-        if within is not None:
-            slack_ms = min(within.before, within.after)
-            yield _LatenessGauge(name, f"the join {name!r}", f"/joins/{place}/within/grace", within.grace, slack_ms, place + 1)
-        elif join.grace or (join.grace is not None and join.late != "join"):
-            yield _LatenessGauge(name, f"the join {name!r}", f"/joins/{place}/grace", join.grace, 0, place)
-    window = definition.window
-    if window is not None:
-        yield _LatenessGauge(WINDOW_OPERATOR, "the window", "/window/grace", window.grace, _slack(window), len(definition.joins))
+def _judged(definition: QueryDefinition) -> list[tuple[str, str]]:
+    """Return the streams whose records a grace or a window judges by event time, with the pointers that name them.
 
-
-def _slack(window: Window) -> int:
-    """Return how far behind a record may be although the grace is nothing (W3, W4)."""
-    return {"session": window.gap, "sliding": window.difference}.get(window.type) or 0
-
-
-def _streams(judge: _LatenessGauge, definition: QueryDefinition) -> list[tuple[str, str]]:
-    """Return the streams whose records an operator judges, with the pointers that name them."""
-    joined = [(f"/joins/{place}/stream", join.stream) for place, join in enumerate(definition.joins[: judge.joins])]
-    named = [("/from/stream", definition.source.stream), *joined]
+    A grace of 0s decides nothing unless late records are treated otherwise (J4).
+    """
+    judged = 0
+    for place, join in enumerate(definition.joins, 1):
+        if join.within is not None or join.grace or (join.grace is not None and join.late != "join"):
+            judged = place
+    if not judged and definition.window is None:
+        return []
+    joins = definition.joins if definition.window is not None else definition.joins[:judged]
+    named = [
+        ("/from/stream", definition.source.stream),
+        *((f"/joins/{place}/stream", join.stream) for place, join in enumerate(joins)),
+    ]
     return [(pointer, name) for pointer, name in named if name is not None]
 
 
-def _of_order(
-    judge: _LatenessGauge, definition: QueryDefinition, plan: Plan, producers: Producers
-) -> Iterator[DefinitionWarning]:
-    derived = greatest([disorder_of(name, producers) for _, name in _streams(judge, definition)])
-    own = _own_disorder(judge, definition, plan)
-    both = own.behind(derived)
-    tolerance_ms = judge.tolerance_ms
-    if both.between_tasks_ms > tolerance_ms:
-        wait = format_duration(both.between_tasks_ms)
-        yield DefinitionWarning(
-            judge.pointer, "lateness_depends_on_tasks",
-            f"{judge.what} reads what {_listed(both.waiting)} lets go after waiting up to {wait}. Each task waits by its own stream time "
-            f"(T1), so which records are late here depends on the number of tasks",
-            f"give a grace of at least {wait}, or run what waits with \"tasks\": 1",
-        )  # fmt: skip
-    if judge.grace_ms == 0 and derived.total_ms > tolerance_ms:
-        yield _no_grace("no_grace_on_derived", judge, derived)
-    if judge.grace_ms == 0 and own.total_ms > tolerance_ms:
-        yield _no_grace("no_grace_behind_join", judge, own)
-
-
-def _no_grace(code: str, judge: _LatenessGauge, disorder: Disorder) -> DefinitionWarning:
-    least = format_duration(disorder.total_ms)
-    causes = _listed(tuple(dict.fromkeys((*disorder.reordering, *disorder.waiting))))
-    return DefinitionWarning(
-        judge.pointer, code,
-        f"{judge.what} has no grace, and {causes} lets results go out of the order of event time, by about {least}: what comes behind "
-        f"newer results is late here",
-        f"give a grace of at least {least}, beside what the sources themselves need",
+def _of_waits(definition: QueryDefinition, producers: Producers) -> Iterator[DefinitionWarning]:
+    """Warn where results come long after their events, and the definition alone does not say so."""
+    waits = waits_behind(definition, producers)
+    own = [each for each in waits if each.query == definition.name]
+    total = total_ms(waits)
+    if total <= LONG_WAIT_MS or len(waits) == len(own) == 1:
+        return
+    parts = ", ".join(f"{format_duration(each.ms)} for {each.what} of {each.query!r}" for each in waits)
+    longest = max(own, key=lambda each: each.ms, default=None)
+    source = "/from/table" if definition.source.stream is None else "/from/stream"
+    yield DefinitionWarning(
+        source if longest is None else longest.pointer, "waits_long",
+        f"results come up to {-(-total // _HOUR_MS)}h of stream time after their events, because waits add up along the chain: {parts}",
+        "use shorter graces, windows and limits where results are needed earlier; nothing where they may come so late",
     )  # fmt: skip
-
-
-def _own_disorder(judge: _LatenessGauge, definition: QueryDefinition, plan: Plan) -> Disorder:
-    """Return what the query's own operators before this one add; their tasks differ from its own where an exchange lies between."""
-    stages = {operator.name: stage.index for stage in plan.stages for operator in stage.operators}
-    names = {join.alias or join.relation for join in definition.joins[: judge.joins]} - {judge.operator}
-    before = [wait for wait in waits_of(definition) if wait.operator in names]
-    beside = tuple(wait for wait in before if stages[wait.operator] == stages[judge.operator])
-    apart = tuple(wait for wait in before if wait not in beside)
-    found = Disorder.of(apart, "this query", has_tasks=definition.tasks != 1)
-    return found.behind(Disorder.of(beside, "this query", has_tasks=False))
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return " and ".join(names)
 
 
 def _of_arrival(pointer: str, name: str, catalog: Catalog, producers: Producers) -> Iterator[DefinitionWarning]:

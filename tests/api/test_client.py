@@ -122,7 +122,7 @@ def test_the_same_load_twice_appends_once(sync_client: Client) -> None:
 
 def test_a_query_s_rows_are_read_followed_and_looked_up(sync_client: Client, dsn: str) -> None:
     made = sync_client.queries.create(TOTALS)
-    assert made.definition["tasks"] == 4
+    assert made.definition["tasks"] == 2
     table = sync_client.table("totals")
     with ChangeWriter(dsn, "totals") as writer:
         writer.commit([total("A/B ü", 1), total("EWR", 2), total("..", 3)])

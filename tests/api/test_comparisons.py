@@ -42,7 +42,7 @@ async def test_a_whole_set_is_planned_before_anything_of_it_is_there(client: htt
     items = await compared(client, *ALL)
     assert actions(items) == dict.fromkeys(("departures", "weather", "delays", "joined"), "create")
     assert [item["index"] for item in items] == [2, 3, 0, 1], "what is depended on comes first"
-    assert items[2]["definition"]["tasks"] == 4
+    assert items[2]["definition"]["tasks"] == 2
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT count(*) FROM slackwater.relation").fetchone() == (0,), "nothing is stored"
 

@@ -79,8 +79,8 @@ async def test_a_chain_is_the_same_from_each_of_its_relations(client: httpx.Asyn
         ("hourly", "table", "derived", "log:changes:hourly"),
     ]
     assert [(one["name"], one["state"], one["tasks"], one["internal"]) for one in body["queries"]] == [
-        ("flights", "stopped", 4, False),
-        ("hourly", "stopped", 4, False),
+        ("flights", "stopped", 2, False),
+        ("hourly", "stopped", 2, False),
     ]
     assert edges(body) == [("departures", "flights"), ("flights", "hourly"), ("flights", "flights"), ("hourly", "hourly")]
 

@@ -34,7 +34,7 @@ async def test_a_created_query_spells_out_every_default(client: httpx.AsyncClien
     assert response.headers["location"] == "/v1/queries/delays"
     assert response.headers["etag"] == '"1"'
     assert body["definition"]["window"] | {"retention": "7d", "grace": "30m"} == body["definition"]["window"]
-    assert body["definition"]["tasks"] == 4
+    assert body["definition"]["tasks"] == 2
     assert body["definition"]["late_records"] == {"max_rows": 100_000, "retention": "7d"}
     assert (body["state"], body["desired_state"], body["generation"]) == ("stopped", "running", 1)
     read = (await client.get("/v1/queries/delays")).json()

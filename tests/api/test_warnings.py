@@ -19,9 +19,9 @@ JOINED = {
 }  # fmt: skip
 COUNTED = {
     "name": "counted", "from": {"stream": "joined"}, "group_by": ["origin"], "aggregate": {"n": "count(*)"},
-    "window": {"type": "tumbling", "size": "1h"}, "into": {"table": "counted"},
+    "window": {"type": "tumbling", "size": "1d"}, "suppress": {"mode": "until_window_closes"}, "into": {"table": "counted"},
 }  # fmt: skip
-BOTH = [("/window/grace", "lateness_depends_on_tasks"), ("/window/grace", "no_grace_on_derived")]
+LONG = [("/window/grace", "waits_long")]
 
 
 def warned(response: httpx.Response) -> list[tuple[str, str]]:
@@ -39,28 +39,31 @@ async def joined(client: httpx.AsyncClient, sources: None) -> None:
 @pytest.mark.usefixtures("joined")
 async def test_a_validation_and_the_query_itself_warn_alike(client: httpx.AsyncClient) -> None:
     validation = await client.post("/v1/validations", json=COUNTED)
-    assert (validation.json()["valid"], warned(validation)) == (True, BOTH)
-    assert warned(await client.post("/v1/queries", json=COUNTED)) == BOTH
-    assert warned(await client.put("/v1/queries/counted", json=COUNTED)) == BOTH
+    assert (validation.json()["valid"], warned(validation)) == (True, LONG)
+    assert warned(await client.post("/v1/queries", json=COUNTED)) == LONG
+    assert warned(await client.put("/v1/queries/counted", json=COUNTED)) == LONG
 
 
 @pytest.mark.usefixtures("joined")
 async def test_a_query_that_follows_the_cure_is_not_warned(client: httpx.AsyncClient) -> None:
-    body: dict[str, Any] = {**COUNTED, "window": {**COUNTED["window"], "grace": "1h"}}
+    body: dict[str, Any] = {**COUNTED, "window": {**COUNTED["window"], "size": "12h"}}
     assert warned(await client.put("/v1/queries/counted", json=body)) == []
 
 
 @pytest.mark.usefixtures("joined")
-async def test_the_producers_number_of_tasks_is_that_of_its_stored_definition(client: httpx.AsyncClient) -> None:
-    await client.put("/v1/queries/joined", json={**JOINED, "tasks": 1})
-    assert warned(await client.post("/v1/validations", json=COUNTED)) == []
+@pytest.mark.parametrize("tasks", [1, 4])
+async def test_no_grace_is_needed_behind_a_join_with_grace_whatever_its_tasks(client: httpx.AsyncClient, tasks: int) -> None:
+    """On time stays on time (P15), and tasks are a matter of speed only (T1)."""
+    await client.put("/v1/queries/joined", json={**JOINED, "tasks": tasks})
+    body: dict[str, Any] = {**COUNTED, "window": {"type": "tumbling", "size": "1h"}}
+    assert warned(await client.post("/v1/validations", json=body)) == []
 
 
 @pytest.mark.usefixtures("joined")
 async def test_a_repeat_of_a_request_gets_its_warnings_again(client: httpx.AsyncClient) -> None:
     for _ in range(2):
         answer = await client.post("/v1/queries", json=COUNTED, headers={"Idempotency-Key": "once"})
-        assert warned(answer) == BOTH
+        assert warned(answer) == LONG
 
 
 @pytest.mark.usefixtures("joined")

@@ -93,7 +93,7 @@ class Delivered:
 
     def edit(self, wanted: QueryDefinition, **asked: Any) -> None:
         with single_transaction(self.dsn) as transaction:
-            replace_query(transaction, wanted, Replacement(**asked))
+            replace_query(transaction, wanted, Replacement(**asked), 2)
 
     def delete(self) -> None:
         with single_transaction(self.dsn) as transaction:
@@ -103,8 +103,8 @@ class Delivered:
 def make(dsn: str, wanted: QueryDefinition) -> Delivered:
     """Make a query, and the source that it reads."""
     with single_transaction(dsn) as transaction:
-        put_source(transaction, "stream", "prices", SOURCE, Preconditions())
-        create_query(transaction, wanted)
+        put_source(transaction, "stream", "prices", SOURCE, Preconditions(), 2)
+        create_query(transaction, wanted, 2)
     return Delivered(dsn, wanted.name)
 
 

@@ -52,7 +52,7 @@ def register(dsn: str, name: str, columns: dict[str, str] | None = None, **conne
         {"key": ["k"], "columns": columns or {"k": "string", "n": "bigint"}, "connector": connector}
     )
     with database.control.begin() as connection:
-        put_source(connection, "stream", name, definition, Preconditions())
+        put_source(connection, "stream", name, definition, Preconditions(), 2)
     database.control.dispose()
 
 

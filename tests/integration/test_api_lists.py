@@ -38,7 +38,7 @@ def executions(connection: sa.Connection, trace: Path) -> int:
 def test_a_list_of_many_takes_as_many_statements_as_a_list_of_one(connection: sa.Connection, tmp_path: Path) -> None:
     def put(number: int) -> None:
         definition = StreamDefinition.model_validate({"columns": {"a": "string"}, "connector": {"type": "log", "partitions": 2}})
-        put_source(connection, "stream", f"s{number}", definition, Preconditions())
+        put_source(connection, "stream", f"s{number}", definition, Preconditions(), 2)
 
     put(0)
     one = executions(connection, tmp_path / "one")

@@ -197,4 +197,4 @@ def warnings_about(connection: sa.Connection, definition: QueryDefinition) -> li
 
 def warnings_of_planned(connection: sa.Connection, planned: Planned) -> list[DefinitionWarning]:
     """Return the warnings about a definition that was planned in this transaction."""
-    return warnings_of(planned.definition, planned.plan, planned.catalog, producers_of(raw(connection)))
+    return warnings_of(planned.definition, planned.catalog, producers_of(raw(connection)))

@@ -130,7 +130,7 @@ def post_validation(
         return _answer(definition, None, shown_problems(error.problems), [], None, None)
     if outside:
         return _answer(definition, None, shown_problems(outside), [], None, None)
-    warnings = shown_warnings(warnings_of(definition, plan, catalog, producers_of(raw(transaction))))
+    warnings = shown_warnings(warnings_of(definition, catalog, producers_of(raw(transaction))))
     return _answer(
         definition, plan, [], warnings, _edit(transaction, stored, definition, plan), statement_of(definition, catalog)
     )

@@ -23,8 +23,8 @@ from engine.expressions.model import NAME_PATTERN
 from engine.expressions.types.types import Schema
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog, CatalogEntry, derived_entry, source_entry, with_its_parts
-from engine.plan.disorder import Producers
 from engine.plan.model import LateRecords, Output, Plan
+from engine.plan.waits import Producers
 
 _ALL = """
     SELECT r.name, r.kind, r.origin, r.definition::text, q.name, reads.names,

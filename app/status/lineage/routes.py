@@ -123,7 +123,7 @@ LINEAGE: dict[str, Any] = {
             "newest_ms": 1357041570000,
         },
     ],
-    "queries": [{"name": "delays_by_airport", "state": "running", "desired_state": "running", "tasks": 4, "internal": False}],
+    "queries": [{"name": "delays_by_airport", "state": "running", "desired_state": "running", "tasks": 2, "internal": False}],
     "reads": [
         {
             "relation": "departures",

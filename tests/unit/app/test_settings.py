@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 from app.catalog.stored.state_files import state_store_of
 from app.settings.effective_settings import UnknownSetting, effective, load_settings
 from app.settings.settings import Settings
+from app.settings.spark_settings import SparkSettings
 from engine.postgres.schemas import Schemas
 from engine.state.segments.directories import Directories
 from engine.state.segments.objects import Objects
@@ -227,3 +229,23 @@ def test_commits_are_retained_at_an_interval_or_not_at_all(monkeypatch: pytest.M
         monkeypatch.setenv("SLACKWATER_RETAINED_COMMITS_EVERY", text)
         with pytest.raises(ValidationError, match=r"retained_commits_every"):
             load_settings()
+
+
+@pytest.mark.parametrize(
+    ("spark", "cores"),
+    [
+        ({}, 2),
+        ({"master": "local[8]"}, 2),
+        ({"master": "local[8]", "shuffle_partitions": 8}, 8),
+        ({"master": "local[3]", "shuffle_partitions": 8}, 3),
+        ({"master": "local[3,2]", "shuffle_partitions": 8}, 3),
+        ({"master": "local", "shuffle_partitions": 8}, 1),
+        ({"master": "local[*]", "shuffle_partitions": 1024}, len(os.sched_getaffinity(0))),
+        ({"master": "spark://127.0.0.1:7077", "shuffle_partitions": 8}, 8),
+        ({"master": "spark://127.0.0.1:7077", "shuffle_partitions": 8, "max_cores": 6}, 6),
+    ],
+)
+def test_a_query_can_use_the_cores_of_its_master_and_not_more_than_tasks_work_at_once(
+    spark: dict[str, object], cores: int
+) -> None:
+    assert SparkSettings.model_validate(spark).query_cores == cores

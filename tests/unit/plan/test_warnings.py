@@ -1,4 +1,4 @@
-"""Warnings: where lateness depends on what a user would not expect, and where the rules make it right."""
+"""Warnings: where times, matches or history are not what a user would expect."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.plan.build import build_plan, normalise
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry
+from engine.plan.waits import total_ms, waits_behind
 from engine.plan.warnings import DefinitionWarning, warnings_of
 
 COLUMNS = {"id": "string", "ad": "string", "at": "bigint"}
@@ -31,6 +32,7 @@ SOURCES: dict[str, CatalogEntry] = {
             {"key": ["ad"], "columns": {"ad": "string", "name": "string"}, "versioned": {"history_retention": "1h"}}
         ),
     ),
+    "old_ads": source_entry("old_ads", TableDefinition.model_validate({**ADS, "versioned": {"history_retention": "9h"}})),
     "ads": source_entry("ads", TableDefinition.model_validate(ADS)),
 }
 FROM = {"from": {"stream": "views"}}
@@ -38,6 +40,7 @@ SELECT = {"id": "views.id", "ad": "views.ad", "at": "views.at"}
 GRACE = {"table": "ads", "on": "views.ad = ads.ad", "grace": "10m"}
 ON_ARRIVAL = {"table": "ads", "on": "views.ad = ads.ad"}
 CLICKS = {"stream": "clicks", "as": "c", "on": "views.id = c.id", "within": {"before": "1m", "after": "5m", "grace": "30s"}}
+EAGER = {**CLICKS, "type": "left", "within": {"before": "1m", "after": "5m", "unmatched": "eager"}}
 COUNTED = {"group_by": ["ad"], "aggregate": {"id": "max(id)", "n": "count(*)"}}
 HOURLY = {"type": "tumbling", "size": "1h"}
 FINAL = {"mode": "until_window_closes"}
@@ -52,23 +55,23 @@ PRODUCERS: dict[str, dict[str, Any]] = {
     "grace join": {"joins": [GRACE], "select": SELECT},
     "hold": {"joins": [{**GRACE, "hold": {"at_most": "5m"}}], "select": SELECT},
     "left stream join": {"joins": [{**CLICKS, "type": "left"}], "select": SELECT},
+    "right stream join": {"joins": [{**CLICKS, "type": "right"}], "select": {"id": "c.id", "ad": "c.ad", "at": "c.at"}},
+    "eager stream join": {"joins": [EAGER], "select": SELECT},
     "outer stream join": {"joins": [{**CLICKS, "type": "outer"}], "select": SELECT},
     "suppress": {**COUNTED, "suppress": LIMITED},
     "suppress by wall clock": {**COUNTED, "suppress": {**LIMITED, "mode": "until_wall_clock_time_limit"}},
     "final windows": {**COUNTED, "window": {**HOURLY, "grace": "5m"}, "suppress": FINAL},
-    "corrections": {**COUNTED, "window": HOURLY, "suppress": {"mode": "window_end_then_corrections"}},
-    "sessions": {**COUNTED, "window": {"type": "session", "gap": "5m"}, "suppress": FINAL},
+    "corrections": {**COUNTED, "window": {**HOURLY, "grace": "5m"}, "suppress": {"mode": "window_end_then_corrections"}},
+    "final sliding": {**COUNTED, "window": {"type": "sliding", "difference": "5m", "grace": "1m"}, "suppress": FINAL},
+    "sessions": {**COUNTED, "window": {"type": "session", "gap": "5m", "grace": "1m"}, "suppress": FINAL},
+    "sessions with every change": {**COUNTED, "window": {"type": "session", "gap": "5m", "grace": "1m"}},
 }
-IN_ORDER = ("filter", "join on arrival", "inner stream join", "windows with every change", "running aggregation")
-REORDERING = {
-    "left stream join": 330, "outer stream join": 330, "suppress": 600, "suppress by wall clock": 600, "final windows": 3_600,
-    "corrections": 3_600,
-}  # fmt: skip
 WAITS = {
-    "grace join": 600, "hold": 900, "left stream join": 330, "outer stream join": 330, "suppress": 600,
-    "suppress by wall clock": 600, "final windows": 3_900, "corrections": 3_600, "sessions": 300,
+    "grace join": 600, "hold": 900, "left stream join": 330, "right stream join": 90, "outer stream join": 330, "suppress": 600,
+    "suppress by wall clock": 600, "final windows": 3_900, "corrections": 3_900, "final sliding": 360, "sessions": 360,
+    "sessions with every change": 300,
 }  # fmt: skip
-"""Producer → for how long it holds back, in seconds."""
+"""Producer → for how long it waits (T1c, T11), in seconds; the others do not."""
 
 
 class Pipe:
@@ -82,16 +85,14 @@ class Pipe:
         given = {"name": name, **FROM, "into": {"stream": name}, **body}
         definition = normalise(QueryDefinition.model_validate(given))
         plan = build_plan(definition, self.catalog)
-        found = warnings_of(definition, plan, self.catalog, self.definitions.get)
+        found = warnings_of(definition, self.catalog, self.definitions.get)
         self.catalog[plan.output.name] = derived_entry(plan)
         self.definitions[plan.output.name] = definition
+        self.plan = plan
         return found
 
-
-def behind(producer: str, tasks: int = 4, **reader: Any) -> list[tuple[str, str]]:
-    pipe = Pipe()
-    pipe.add("mid", tasks=tasks, **PRODUCERS[producer])
-    return codes(pipe.add("last", **{"from": {"stream": "mid", "as": "views"}, **reader}))
+    def waits_ms(self, name: str) -> int:
+        return total_ms(waits_behind(self.definitions[name], self.definitions.get))
 
 
 def codes(found: list[DefinitionWarning]) -> list[tuple[str, str]]:
@@ -102,91 +103,99 @@ def windows(seconds: int = 0, **parts: Any) -> dict[str, Any]:
     return {"group_by": ["id"], "aggregate": {"n": "count(*)"}, "window": {**HOURLY, "grace": f"{seconds}s"}, **parts}
 
 
-@pytest.mark.parametrize("producer", IN_ORDER)
-def test_a_window_over_what_keeps_the_order_of_its_source_needs_no_warning(producer: str) -> None:
-    assert behind(producer, **windows()) == []
+@pytest.mark.parametrize("producer", sorted(PRODUCERS))
+def test_a_query_waits_as_its_plan_does(producer: str) -> None:
+    pipe = Pipe()
+    assert pipe.add("mid", **PRODUCERS[producer]) == []
+    assert pipe.waits_ms("mid") == 1_000 * WAITS.get(producer, 0)
+    if producer not in ("hold", "suppress by wall clock"):  # what waits by the wall clock hands on another time (T11)
+        assert pipe.waits_ms("mid") == sum(
+            wait.ms for stage in pipe.plan.stages for each in stage.operators for wait in each.waits
+        )
 
 
-@pytest.mark.parametrize("producer", sorted(WAITS))
-def test_a_grace_below_the_wait_of_a_producer_with_several_tasks_is_warned_about(producer: str) -> None:
-    assert behind(producer, **windows(WAITS[producer] - 1)) == [("/window/grace", "lateness_depends_on_tasks")]
+@pytest.mark.parametrize("producer", sorted(PRODUCERS))
+@pytest.mark.parametrize("tasks", [1, 4])
+def test_no_grace_is_needed_behind_what_waits_whatever_its_tasks(producer: str, tasks: int) -> None:
+    """On time stays on time (P15), and tasks are a matter of speed only (T1)."""
+    pipe = Pipe()
+    pipe.add("mid", tasks=tasks, **PRODUCERS[producer])
+    assert pipe.add("last", **{"from": {"stream": "mid", "as": "views"}}, **windows()) == []
 
 
-@pytest.mark.parametrize("producer", sorted(WAITS))
-def test_a_grace_as_long_as_the_producers_wait_is_not(producer: str) -> None:
-    assert behind(producer, **windows(WAITS[producer])) == []
-
-
-@pytest.mark.parametrize("producer", sorted(WAITS))
-def test_no_grace_over_a_producer_with_one_task_is_warned_about_where_that_task_reorders(producer: str) -> None:
-    expected = [("/window/grace", "no_grace_on_derived")] if producer in REORDERING else []
-    assert behind(producer, tasks=1, **windows()) == expected
-
-
-def test_no_grace_over_several_tasks_that_wait_has_two_ways_out_and_so_two_warnings() -> None:
-    assert behind("grace join", **windows()) == [
-        ("/window/grace", "lateness_depends_on_tasks"),
-        ("/window/grace", "no_grace_on_derived"),
-    ]
-
-
-def test_a_reader_without_a_clock_is_not_warned() -> None:
-    assert behind("final windows", where="ad = 'x'") == []
-
-
-def test_a_grace_join_over_what_waits_is_warned_at_its_own_grace() -> None:
-    join = {**GRACE, "grace": "5m"}
-    assert behind("grace join", joins=[join], select=SELECT) == [("/joins/0/grace", "lateness_depends_on_tasks")]
-
-
-def test_a_join_with_grace_0s_that_joins_late_records_anyway_decides_nothing_by_lateness() -> None:
-    assert behind("grace join", joins=[{**GRACE, "grace": "0s"}], select=SELECT) == []
-
-
-def test_a_join_with_grace_0s_that_drops_late_records_is_warned() -> None:
-    found = behind("grace join", joins=[{**GRACE, "grace": "0s", "late": "drop"}], select=SELECT)
-    assert ("/joins/0/grace", "no_grace_on_derived") in found
-
-
-def test_a_stream_join_tolerates_its_range_beside_its_grace() -> None:
-    wide = {**CLICKS, "within": {"before": "10m", "after": "10m", "grace": "0s"}}
-    assert behind("grace join", joins=[wide], select=SELECT) == []
-    assert behind("grace join", joins=[CLICKS], select=SELECT) == [("/joins/0/within/grace", "lateness_depends_on_tasks")]
-
-
-@pytest.mark.parametrize("window", [{"type": "session", "gap": "10m"}, {"type": "sliding", "difference": "10m"}])
-def test_sessions_and_sliding_windows_tolerate_their_length_beside_their_grace(window: dict[str, str]) -> None:
-    assert behind("grace join", **windows(window=window)) == []
-
-
-def test_waits_add_up_along_a_chain_and_reach_through_queries_that_keep_the_order() -> None:
+def test_waits_add_up_along_a_chain_and_reach_through_queries_that_do_not_wait() -> None:
     pipe = Pipe()
     pipe.add("first", **PRODUCERS["grace join"])
     pipe.add("second", **{"from": {"stream": "first", "as": "views"}, **PRODUCERS["filter"]})
     pipe.add("third", **{"from": {"stream": "second", "as": "views"}, "joins": [{**GRACE, "grace": "5m"}], "select": SELECT})
-    last = {"from": {"stream": "third", "as": "views"}}
-    assert codes(pipe.add("enough", **last, **windows(900))) == []
-    assert codes(pipe.add("too_short", **last, **windows(899))) == [("/window/grace", "lateness_depends_on_tasks")]
+    pipe.add("last", **{"from": {"stream": "third", "as": "views"}}, **windows(60, suppress=FINAL))
+    assert pipe.waits_ms("last") == 1_000 * (600 + 300 + 3_660)
+
+
+def test_of_two_streams_that_are_joined_the_one_that_waited_longer_counts() -> None:
+    """T1d. The join's left side waits in the query itself, its right one before it."""
+    pipe = Pipe()
+    pipe.add("slow", **PRODUCERS["final windows"])
+    late = {"stream": "slow", "as": "c", "on": "views.ad = c.ad", "within": {"before": "1m", "after": "1m"}}
+    pipe.add("q", joins=[GRACE, {**late, "type": "left"}], select=SELECT)
+    assert pipe.waits_ms("q") == 1_000 * (3_900 + 60)
+    pipe.add("r", joins=[{**GRACE, "grace": "2h", "table": "old_ads", "as": "ads"}, {**late, "type": "inner"}], select=SELECT)
+    assert pipe.waits_ms("r") == 7_200_000
+
+
+def test_waits_before_a_new_event_time_do_not_count() -> None:
+    """T1c: behind ``into.event_time`` a time of its own."""
+    pipe = Pipe()
+    pipe.add("mid", **PRODUCERS["grace join"], into={"stream": "mid", "event_time": "at"})
+    pipe.add("last", **{"from": {"stream": "mid", "as": "views"}}, **windows())
+    assert pipe.waits_ms("last") == 0
 
 
 def test_a_table_that_a_stream_looks_up_adds_nothing() -> None:
     pipe = Pipe()
     pipe.add("owners", **COUNTED, suppress=LIMITED, into={"table": "owners"})
-    join = {"table": "owners", "on": "views.ad = owners.ad"}
-    assert codes(pipe.add("last", joins=[join], select=SELECT)) == []
-    assert codes(pipe.add("windows", **windows(joins=[join], group_by=["views.id"]))) == []
+    pipe.add("last", joins=[{"table": "owners", "on": "views.ad = owners.ad"}], select=SELECT)
+    assert pipe.waits_ms("last") == 0
 
 
-def test_a_window_behind_a_left_join_of_streams_in_the_same_query_is_warned_without_a_grace() -> None:
-    found = Pipe().add("q", tasks=1, joins=[{**CLICKS, "type": "left"}], **windows(group_by=["views.id"]))
-    assert codes(found) == [("/window/grace", "no_grace_behind_join")]
+def daily(query: str, grace: str) -> dict[str, Any]:
+    return {
+        **windows(),
+        "from": {"stream": query, "as": "views"},
+        "window": {**HOURLY, "size": "1d", "grace": grace},
+        "suppress": FINAL,
+    }
 
 
-def test_a_window_in_other_tasks_than_the_grace_join_before_it_is_warned_and_one_in_the_same_is_not() -> None:
-    other = windows(60, joins=[GRACE], group_by=["views.id"])
-    assert codes(Pipe().add("q", **other)) == [("/window/grace", "lateness_depends_on_tasks")]
-    assert codes(Pipe().add("q", tasks=1, **other)) == []
-    assert codes(Pipe().add("q", **windows(60, joins=[GRACE], group_by=["views.ad"]))) == []
+def test_waits_of_more_than_a_day_are_warned_about_with_each_of_them_and_what_can_be_done() -> None:
+    pipe = Pipe()
+    pipe.add("mid", **PRODUCERS["grace join"])
+    (found,) = pipe.add("last", **daily("mid", "1h"))
+    assert (found.pointer, found.code) == ("/window/grace", "waits_long")
+    assert found.detail == (
+        "results come up to 26h of stream time after their events, because waits add up along the chain: 10m for the grace of the join "
+        "'ads' of 'mid', 25h for the final windows of 'last'"
+    )
+    assert (
+        found.cure
+        == "use shorter graces, windows and limits where results are needed earlier; nothing where they may come so late"
+    )
+
+
+def test_one_wait_that_the_definition_itself_names_is_not_warned_about() -> None:
+    assert Pipe().add("q", **daily("views", "3d")) == []
+
+
+def test_a_query_that_does_not_wait_itself_is_warned_at_what_it_reads() -> None:
+    pipe = Pipe()
+    pipe.add("days", **daily("views", "1h"))
+    assert codes(pipe.add("last", **{"from": {"stream": "days"}})) == [("/from/stream", "waits_long")]
+
+
+def test_waits_of_a_day_together_are_not_warned_about() -> None:
+    pipe = Pipe()
+    pipe.add("mid", **PRODUCERS["grace join"])
+    assert pipe.add("last", **{**daily("mid", "0s"), "window": {**HOURLY, "size": "23h", "grace": "50m"}}) == []
 
 
 def test_a_window_over_a_stream_without_an_event_time_is_warned_at_the_stream() -> None:
@@ -204,17 +213,6 @@ def test_the_time_of_arrival_is_seen_through_derived_streams_and_the_source_is_n
     (found,) = pipe.add("q", **{"from": {"stream": "copied"}}, **windows())
     assert (found.pointer, found.code) == ("/from/stream", "event_time_is_arrival")
     assert found.cure == "register 'arrivals' with `event_time`"
-
-
-def test_a_warning_says_who_waits_how_long_and_what_can_be_done() -> None:
-    pipe = Pipe()
-    pipe.add("mid", **PRODUCERS["grace join"])
-    (found,) = pipe.add("last", **{"from": {"stream": "mid"}}, **windows(60))
-    assert found.detail == (
-        "the window reads what the grace 10m of the join 'ads' of query 'mid' lets go after waiting up to 10m. Each task waits by its own "
-        "stream time (T1), so which records are late here depends on the number of tasks"
-    )
-    assert found.cure == 'give a grace of at least 10m, or run what waits with "tasks": 1'
 
 
 @pytest.mark.parametrize(("table", "detail"), [("named", "does not meet that row"), ("names", "in the order of event time")])

@@ -22,7 +22,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]*")
 USUAL: Final[Mapping[str, Any]] = {
     "dialect": "standard",
     "start": "earliest",
-    "tasks": 4,
     "desired_state": "running",
     "suppress": {"mode": "none", "limit": None, "buffer": None, "event_driven": False},
     "late_records": {"max_rows": 100_000, "retention": "7d"},
