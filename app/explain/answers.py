@@ -49,7 +49,7 @@ class ExplainStep(Answer):
     kind: str = Field(description="`source`, `result`, or the operator's kind.", examples=["stream_table_join"])
     stage: int = Field(description="Stage of the plan.")
     operator: str | None = Field(description="The operator's name in clocks and counters.", examples=["w"])
-    task: int | None = Field(description="The task whose clock counts; null: the smallest clock of all tasks counts.")
+    task: int | None = Field(description="The task that has the key; null: not known.")
     clock: Literal["stream_time", "table_time", "wall_clock"] | None = Field(
         description="The clock that the record waits for: stream time, the table's time, or the wall clock; null: none."
     )

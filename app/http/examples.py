@@ -275,7 +275,6 @@ STATUS: dict[str, Any] = {
         {
             "operator": "window",
             "task": 0,
-            "stream_time_ms": 1357041600000,
             "buffered": 118,
             "waiting": [{"from_ms": 1357041600000, "to_ms": 1357045200000, "at_least": 118, "at_most": 118}],
         }

@@ -37,7 +37,7 @@ class Quantiles(Answer):
 
 
 class InputLateness(Answer):
-    """Lateness of the records of one input: how far each was behind the greatest event time that its task had read of this input."""
+    """Lateness of the records of one input: how far each was behind stream time when it came."""
 
     input: str = Field(description="Its alias in the definition.", examples=["departures"])
     relation: str = Field(description="The relation that it reads.")
@@ -136,7 +136,7 @@ router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[OnlyKno
 def get_lateness(name: Name, transaction: LongInspection) -> LatenessAnswer:
     """How late records came, per input, and for each grace and history retention, the share of records that other values would make late.
 
-    A record's lateness is the difference between the stream time of its task at its arrival and its event time; 0 if it is not behind. The
+    A record's lateness is the difference between stream time at its arrival and its event time; 0 if it is not behind. The
     advice counts by the rule of the operator: a record is late for a window if its window would have been closed. All counts begin
     when the query began with its current state. They are written in the transaction of each result, so a crash counts nothing twice.
     """

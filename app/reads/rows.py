@@ -203,7 +203,7 @@ def _current(output: Output, shape: RowsShape, conditions: str) -> Iterator[str]
 
 
 def _state(output: Output) -> str:
-    """Return whether a row of the view can still change: W5, by the slowest task's clock, so a row is never final too early."""
+    """Return whether a row of the view can still change: W5."""
     if not output.is_windowed:
         return "NULL::text"
     if output.is_final:

@@ -148,11 +148,10 @@ class WaitingSpan(Answer):
 
 
 class TaskStatus(Answer):
-    """An operator in one task: its clock, and what waits in it."""
+    """What waits in one task of an operator. Its time is that of all tasks (`clocks`)."""
 
     operator: str = Field(description="Name of the operator.", examples=["w"])
     task: int = Field(description="Number of the task, from 0.")
-    stream_time_ms: int | None = Field(description="Stream time of this task; null before its first record.")
     buffered: int = Field(description="Records that wait inside.")
     waiting: list[WaitingSpan] = Field(description="What waits, by time, in at most 16 spans; empty if nothing waits.")
 
@@ -194,10 +193,13 @@ class StatusAnswer(Answer):
     progress: list[FeedProgress] = Field(description="Progress in each feed that it reads.")
     read_rows: int = Field(description="Records read since the query began with this state.", examples=[27004])
     emitted_rows: int = Field(description="Records or changes of rows written in the same time.", examples=[1743])
-    clocks: dict[str, int] = Field(description="Operator to the stream time before it.")
+    clocks: dict[str, int] = Field(
+        description="Operator to the stream time before it, one for all tasks; `<operator>.table`: the time of its table. Behind an operator"
+        " that waits, time is as much less as it waits (`waits_ms` of the plan)."
+    )
     buffered: dict[str, int] = Field(description="Operator to number of records that wait in it.")
     tasks: list[TaskStatus] | None = Field(
-        description="The same for each task, as of the last commit; null unless `tasks=true` asks for it."
+        description="What waits in each task, as of the last commit; null unless `tasks=true` asks for it."
     )
     counters: list[Counter] = Field(description="Counts of its inputs and operators, by reason.")
     execution: Execution | None = Field(description="Kind of slot that ran its last batch, and why; null before the first batch.")

@@ -48,7 +48,7 @@ WaitFor = Annotated[
     QueryState | None,
     Query(description="Answer when the query has this state with its current definition, when it has failed, or at the timeout."),
 ]
-WithTasks = Annotated[bool, Query(description="Include the clock of each task, and what waits in it.")]
+WithTasks = Annotated[bool, Query(description="Include what waits in each task.")]
 Timeout = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait at most.")]
 
 
@@ -198,13 +198,12 @@ async def _reason_for_waiting(services: Services, connection: AsyncConnection, s
 
 def _tasks(detail: Mapping[str, Any]) -> list[TaskStatus]:
     """Return what the tasks reported of each operator."""
-    clocks, buffered, waiting = (detail.get(part, {}) for part in ("clocks", "buffered", "waiting"))
+    buffered, waiting = (detail.get(part, {}) for part in ("buffered", "waiting"))
     operators = {(operator, int(task)) for part in (buffered, waiting) for operator, tasks in part.items() for task in tasks}
     return [
         TaskStatus(
             operator=operator,
             task=task,
-            stream_time_ms=clocks.get(operator),
             buffered=buffered.get(operator, {}).get(str(task), 0),
             waiting=[
                 WaitingSpan(from_ms=low, to_ms=high, at_least=least, at_most=most)

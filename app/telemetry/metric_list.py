@@ -87,9 +87,7 @@ HELD_BACK_SECONDS = Metric(
     ("query", "feed"),
 )
 STREAM_TIME = Metric("slackwater_query_stream_time_seconds", "gauge", "Stream time of the result, as a Unix time", ("query",))
-CLOCK = Metric(
-    "slackwater_query_clock_seconds", "gauge", "Stream time of an operator's slowest task, as a Unix time", ("query", "operator")
-)
+CLOCK = Metric("slackwater_query_clock_seconds", "gauge", "Stream time before an operator, as a Unix time", ("query", "operator"))
 BUFFERED = Metric("slackwater_query_buffered_rows", "gauge", "Rows that wait in an operator", ("query", "operator"))
 BUFFERED_BYTES = Metric(
     "slackwater_query_buffered_bytes", "gauge", "Bytes that wait in an operator, if it knows them", ("query", "operator")

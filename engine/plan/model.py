@@ -218,7 +218,7 @@ class Plan:
     """A whole query.
 
     Attributes:
-        idle_after_ms: T10: after this long without input a task's clocks advance at wall-clock pace; None: they never do.
+        idle_after_ms: T10: after this long without records of its streams their time advances at wall-clock pace; None: it never does.
         release: number of the newest request to release at once what an edit has made due (J11).
         hash_seed: of the hashes of keys, a launch's (``engine.frames.hashing``).
         inputs: by their index: those that operators name, then the further parts of these.

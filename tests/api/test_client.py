@@ -242,13 +242,13 @@ def test_queries_are_steered(sync_client: Client) -> None:
     assert sync_client.stream("joined").info().produced_by is None
 
 
-def test_the_tide_of_each_task_is_told_and_drawn(sync_client: Client, dsn: str) -> None:
+def test_the_tide_of_each_operator_is_told_and_drawn(sync_client: Client, dsn: str) -> None:
     sync_client.queries.create(JOIN)
     now = 20_000 * 86_400_000
     detail = {
         "clocks": {"w": now, "w.table": now},
-        "buffered": {"w": {"0": 7}},
-        "waiting": {"w": {"0": [[now - HOUR // 2, now, 5, 7]]}},
+        "buffered": {"w": {"0": 7, "1": 2}},
+        "waiting": {"w": {"0": [[now - HOUR // 2, now - HOUR // 2, 5, 7]], "1": [[now - HOUR // 2, now - HOUR // 2, 2, 2]]}},
         "lateness": {"departures": {"count": 10, "max_ms": 5_000, "buckets": {"0": 9, "5000": 1}}},
         "emitted_rows": 0, "read_rows": {},
     }  # fmt: skip
@@ -261,14 +261,13 @@ def test_the_tide_of_each_task_is_told_and_drawn(sync_client: Client, dsn: str) 
     query = sync_client.query("joined")
     assert query.status().tasks is None
     tasks = query.status(tasks=True).tasks or ()
-    assert [(task.operator, task.task, task.stream_time_ms, task.buffered) for task in tasks] == [
-        ("w", 0, now, 7),
-    ]  # fmt: skip
+    assert [(task.operator, task.task, task.buffered) for task in tasks] == [("w", 0, 7), ("w", 1, 2)]
+    assert query.status().clocks == {"w": now, "w.table": now}
     (span,) = tasks[0].waiting
-    assert (span.from_ms, span.to_ms, span.at_least, span.at_most) == (now - HOUR // 2, now, 5, 7)
+    assert (span.from_ms, span.to_ms, span.at_least, span.at_most) == (now - HOUR // 2, now - HOUR // 2, 5, 7)
     chart = query.tide().svg()
-    assert "w, task 0" in chart
-    assert "5 to 7 wait" in chart
+    assert chart.count("9 waiting</text>") == 1, "one row for all tasks"
+    assert "7 to 9 wait" in chart
     assert "5,000" not in query.lateness().svg()
     assert "late" in query.lateness().svg()
 

@@ -74,11 +74,10 @@ class Harbour:
         )
 
     def tide(self, stream_time_ms: int) -> None:
-        """Let the stream time of the first task of `joined` be there; the other is ten minutes behind."""
-        other = stream_time_ms - 10 * M
+        """Let the stream time of `joined` be there, with records that wait in two tasks."""
         self.detail(
             "joined",
-            clocks={"w": {"0": stream_time_ms, "1": other}},
+            clocks={"w": stream_time_ms},
             buffered={"w": {"0": 30, "1": 12}},
             waiting={
                 "w": {
@@ -86,7 +85,7 @@ class Harbour:
                         [stream_time_ms - 50 * M, stream_time_ms - 40 * M, 10, 10],
                         [stream_time_ms - 30 * M, stream_time_ms, 20, 20],
                     ],
-                    "1": [[other - 20 * M, other, 12, 12]],
+                    "1": [[stream_time_ms - 30 * M, stream_time_ms - 10 * M, 12, 12]],
                 }
             },
         )

@@ -123,8 +123,9 @@ def test_a_query_that_is_behind_says_whether_it_catches_up(look: Look, harbour: 
 def test_what_waits_says_with_which_record_it_goes_on(look: Look, harbour: Harbour) -> None:
     page = look.at("/queries/joined")
     grace = next(each["current_ms"] for each in harbour.get("/v1/queries/joined/lateness")["settings"] if each["operator"] == "w")
-    tasks = harbour.get("/v1/queries/joined/status", tasks=True)["tasks"]
-    left = min(min(one["from_ms"] for one in task["waiting"]) + grace - task["stream_time_ms"] for task in tasks)
+    status = harbour.get("/v1/queries/joined/status", tasks=True)
+    tasks = status["tasks"]
+    left = min(one["from_ms"] for task in tasks for one in task["waiting"]) + grace - status["clocks"]["w"]
     waiting = sum(task["buffered"] for task in tasks)
     sentence = page.get_by_text(f"{waiting} wait for their grace.")
     sentence.wait_for()

@@ -75,7 +75,7 @@ class EditPreview(Answer):
     generation: int = Field(description="Generation of the stored definition.")
     changes: list[EditChange] = Field(description="The differing parts; empty for `no_op`.")
     effects: list[EditEffect] = Field(
-        description="For an edit in place: effects with each task's next record, or at once with `?flush=now`. As of the last commit; "
+        description="For an edit in place: effects with the next record, or at once with `?flush=now`. As of the last commit; "
         "estimates are bounds."
     )
     committed_at: datetime | None = Field(description="Time of the commit that the numbers are from; null: there is none yet.")

@@ -3,7 +3,7 @@
 Rows and late records that it would remove from reads are counted in the tables.
 
 Tasks report how much waits at which times, in a few spans (``engine.operators.pending.spans``). If the new bound cuts a span, the answer is a
-range. An edit without ``?flush=now`` has the same effects with each task's next record.
+range. An edit without ``?flush=now`` has the same effects with the next record.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _is_lower(new: RowBound, old: RowBound) -> bool:
 
 
 def _overrun(bound: RowBound, operator: Operator, joins: Mapping[str, str], detail: Mapping[str, Any]) -> Effect:
-    """Count the rows above a lower bound; bounds are per task."""
+    """Count the rows above a lower bound; those of a hold are per task, and a suppression with bounds has one (S4)."""
     waiting = _spans(detail, bound.waiting)
     excess = sum(max(sum(span[3] for span in spans) - (bound.max_rows or 0), 0) for spans in waiting.values())
     return Effect(_pointer(bound, operator, joins), bound.kind, operator.name, excess, excess)

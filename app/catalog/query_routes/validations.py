@@ -192,10 +192,12 @@ def _answer(
 
 
 def _shown(value: Any) -> Any:
-    """Return a plan's value as JSON: schemas as name to type, operators with their kind."""
+    """Return a plan's value as JSON: schemas as name to type, operators with their kind and what they wait (T1c)."""
     if isinstance(value, Schema):
         return {name: str(declared) for name, declared in value.items()}
     if is_dataclass(value):
         shown = {part.name: _shown(getattr(value, part.name)) for part in fields(value)}
-        return {"operator": type(value).__name__, **shown} if isinstance(value, Operator) else shown
+        if isinstance(value, Operator):
+            return {"operator": type(value).__name__, "waits_ms": sum(wait.ms for wait in value.waits), **shown}
+        return shown
     return [_shown(inner) for inner in value] if isinstance(value, list | tuple) else value

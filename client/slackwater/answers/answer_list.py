@@ -1329,9 +1329,7 @@ class EditPreview(Answer):
     """The differing parts; empty for `no_op`."""
 
     effects = Item[tuple[EditEffect, ...]](many(EditEffect))
-    """For an edit in place: effects with each task's next record, or at once with `?flush=now`. As of the last commit;
-    estimates are bounds.
-    """
+    """For an edit in place: effects with the next record, or at once with `?flush=now`. As of the last commit; estimates are bounds."""
 
     committed_at = Item[datetime | None](moment)
     """Time of the commit that the numbers are from; null: there is none yet."""
@@ -1398,7 +1396,7 @@ class ExplainStep(Answer):
     """The operator's name in clocks and counters."""
 
     task = Item[int | None]()
-    """The task whose clock counts; null: the smallest clock of all tasks counts."""
+    """The task that has the key; null: not known."""
 
     clock = Item[Literal["stream_time", "table_time", "wall_clock"] | None]()
     """The clock that the record waits for: stream time, the table's time, or the wall clock; null: none."""
@@ -1503,7 +1501,7 @@ class FunctionItem(Answer):
 
 
 class InputLateness(Answer):
-    """Lateness of the records of one input: how far each was behind the greatest event time that its task had read of this input."""
+    """Lateness of the records of one input: how far each was behind stream time when it came."""
 
     input = Item[str]()
     """Its alias in the definition."""
@@ -2061,16 +2059,13 @@ class StoredQueryAnswer(Answer):
 
 
 class TaskStatus(Answer):
-    """An operator in one task: its clock, and what waits in it."""
+    """What waits in one task of an operator."""
 
     operator = Item[str]()
     """Name of the operator."""
 
     task = Item[int]()
     """Number of the task, from 0."""
-
-    stream_time_ms = Item[int | None]()
-    """Stream time of this task; null before its first record."""
 
     buffered = Item[int]()
     """Records that wait inside."""
@@ -2431,13 +2426,15 @@ class StatusAnswer(Answer):
     """Records or changes of rows written in the same time."""
 
     clocks = Item[dict[str, int]]()
-    """Operator to the stream time before it."""
+    """Operator to the stream time before it, one for all tasks; `<operator>.table`: the time of its table. Behind an operator
+    that waits, time is as much less as it waits (`waits_ms` of the plan).
+    """
 
     buffered = Item[dict[str, int]]()
     """Operator to number of records that wait in it."""
 
     tasks = Item[tuple[TaskStatus, ...] | None](many(TaskStatus))
-    """The same for each task, as of the last commit; null unless `tasks=true` asks for it."""
+    """What waits in each task, as of the last commit; null unless `tasks=true` asks for it."""
 
     counters = Item[tuple[Counter, ...]](many(Counter))
     """Counts of its inputs and operators, by reason."""

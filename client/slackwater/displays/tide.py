@@ -1,4 +1,4 @@
-"""The tide chart: stream time and boundary of each task of each operator with a grace.
+"""The tide chart: stream time and boundary of each operator with a grace.
 
 Event time goes from left to right. Right of the boundary (stream time less grace) is water: records that wait there are not final, drawn as a
 histogram. Left of it is land: final; records that come there are late, and are counted at the end of the row.
@@ -6,52 +6,71 @@ histogram. Left of it is land: final; records that come there are late, and are 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slackwater.displays.style import CLOCK, LAND, LATE, WATER, box, label, line, moment_text, range_text, shown, span_text, svg
 
 if TYPE_CHECKING:
-    from slackwater.answers.answer_list import LatenessAnswer, StatusAnswer, TaskStatus
+    from slackwater.answers.answer_list import LatenessAnswer, StatusAnswer, WaitingSpan
 
 WIDTH = 720
 LEFT, RIGHT, ROW, TOP = 110, 130, 46, 48
+BARS = 60
 LATE_REASONS = ("late", "closed", "expired")
 
 
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    """An operator with a grace: where its time is, and what waits in all its tasks."""
+
+    name: str
+    clock: int
+    grace_ms: int
+    buffered: int
+    waiting: list[WaitingSpan]
+
+    @property
+    def boundary(self) -> int:
+        return self.clock - self.grace_ms
+
+
 def tide_chart(status: StatusAnswer, lateness: LatenessAnswer) -> str:
-    """Return the picture; a sentence if no task has a clock yet."""
+    """Return the picture; a sentence if no operator has a clock yet."""
     graces = {
         setting.operator: setting.current_ms or 0 for setting in lateness.settings if setting.operator and not setting.relation
     }
-    tasks = [task for task in status.tasks or () if task.stream_time_ms is not None and task.operator in graces]
-    if not tasks:
+    operators = [_operator(status, name, grace_ms) for name, grace_ms in graces.items() if name in status.clocks]
+    if not operators:
         why = "no operator with a grace has read a record yet" if graces else "nothing in it has a grace"
         return f"<div>{shown(status.name)}: {why}</div>"
-    low, high = _bounds(tasks, graces)
+    low, high = _bounds(operators)
     late = _late_by_operator(status)
-    height = TOP + ROW * len(tasks) + 34
-    title = f"{status.name}: event time by task"
+    height = TOP + ROW * len(operators) + 34
+    title = f"{status.name}: event time"
     parts = [label(8, 16, title, size=12), *_legend()]
-    for number, task in enumerate(tasks):
-        parts.append(_row(task, graces[task.operator], TOP + ROW * number, low, high))
-        if number == 0 or tasks[number - 1].operator != task.operator:
-            count = late.get(task.operator, 0)
-            count_text = f"{count:,} late" if count else "none late"
-            colour = LATE if count else "currentColor"
-            parts.append(label(WIDTH - RIGHT + 8, TOP + ROW * number + 20, count_text, colour=colour))
-    floor = TOP + ROW * len(tasks) + 2
+    for number, operator in enumerate(operators):
+        parts.append(_row(operator, TOP + ROW * number, low, high))
+        count = late.get(operator.name, 0)
+        count_text = f"{count:,} late" if count else "none late"
+        colour = LATE if count else "currentColor"
+        parts.append(label(WIDTH - RIGHT + 8, TOP + ROW * number + 20, count_text, colour=colour))
+    floor = TOP + ROW * len(operators) + 2
     parts.append(line(LEFT, floor, WIDTH - RIGHT, floor, more='stroke-opacity=".4"'))
     parts.append(label(LEFT, floor + 16, moment_text(low)))
     parts.append(label(WIDTH - RIGHT, floor + 16, moment_text(high), anchor="end"))
     return svg(WIDTH, height, title, "".join(parts))
 
 
-def _bounds(tasks: list[TaskStatus], graces: dict[str, int]) -> tuple[int, int]:
+def _operator(status: StatusAnswer, name: str, grace_ms: int) -> _Operator:
+    waiting = [span for task in status.tasks or () if task.operator == name for span in task.waiting]
+    return _Operator(name, status.clocks[name], grace_ms, status.buffered.get(name, 0), waiting)
+
+
+def _bounds(operators: list[_Operator]) -> tuple[int, int]:
     """Return the range of event time to show: all waiting records, clocks and boundaries, and a margin on both sides."""
-    times = [at for task in tasks for span in task.waiting for at in (span.from_ms, span.to_ms)]
-    for task in tasks:
-        clock = task.stream_time_ms or 0
-        times += [clock, clock - graces[task.operator]]
+    times = [at for operator in operators for span in operator.waiting for at in (span.from_ms, span.to_ms)]
+    times += [at for operator in operators for at in (operator.clock, operator.boundary)]
     margin = max((max(times) - min(times)) // 20, 1_000)
     return min(times) - margin, max(times) + margin
 
@@ -64,33 +83,39 @@ def _late_by_operator(status: StatusAnswer) -> dict[str, int]:
     return counts
 
 
-def _row(task: TaskStatus, grace_ms: int, top: float, low: int, high: int) -> str:
+def _row(operator: _Operator, top: float, low: int, high: int) -> str:
     def x(at: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * (at - low) / (high - low)
 
-    clock = task.stream_time_ms or 0
-    boundary, floor = clock - grace_ms, top + ROW - 10
-    tooltip = f"stream time {moment_text(clock)}, boundary {moment_text(boundary)} ({span_text(grace_ms)} behind), {task.buffered:,} waiting"
+    clock, boundary, floor = operator.clock, operator.boundary, top + ROW - 10
+    behind = f"{span_text(operator.grace_ms)} behind"
+    tooltip = f"stream time {moment_text(clock)}, boundary {moment_text(boundary)} ({behind}), {operator.buffered:,} waiting"
     parts = [
-        label(LEFT - 8, floor - 10, f"{task.operator}, task {task.task}", anchor="end"),
-        label(LEFT - 8, floor + 2, f"{task.buffered:,} waiting", anchor="end", size=10),
+        label(LEFT - 8, floor - 10, operator.name, anchor="end"),
+        label(LEFT - 8, floor + 2, f"{operator.buffered:,} waiting", anchor="end", size=10),
         box(LEFT, top, x(boundary) - LEFT, ROW - 10, colour=LAND, opacity=0.18, title=tooltip),
         box(x(boundary), top, x(clock) - x(boundary), ROW - 10, colour=WATER, opacity=0.16, title=tooltip),
     ]
-    densest = max((_density(span.at_most, span.to_ms - span.from_ms, high - low) for span in task.waiting), default=1.0)
-    for span in task.waiting:
-        size = _density(span.at_most, span.to_ms - span.from_ms, high - low) / densest * (ROW - 16)
-        width = max(x(span.to_ms) - x(span.from_ms), 2.0)
-        named = f"{range_text(span.at_least, span.at_most)} wait, {moment_text(span.from_ms)} to {moment_text(span.to_ms)}"
-        parts.append(box(x(span.from_ms), floor - size, width, size, colour=WATER, opacity=0.75, title=named))
+    counts = _histogram(operator.waiting, low, high)
+    for bar, (least, most) in sorted(counts.items()):
+        begin, end = low + (high - low) * bar // BARS, low + (high - low) * (bar + 1) // BARS
+        size = max(most / max(each for _, each in counts.values()) * (ROW - 16), 2.0)
+        named = f"{range_text(round(least), round(most))} wait, {moment_text(begin)} to {moment_text(end)}"
+        parts.append(box(x(begin), floor - size, x(end) - x(begin), size, colour=WATER, opacity=0.75, title=named))
     parts.append(line(x(boundary), top, x(boundary), floor, colour=LAND, more='stroke-width="2"'))
     parts.append(line(x(clock), top - 3, x(clock), floor, colour=CLOCK, more='stroke-width="2"'))
     return "".join(parts)
 
 
-def _density(count: int, span_ms: int, whole_ms: int) -> float:
-    """Return the number of records per unit of width; a span without width counts as a hundredth of the picture."""
-    return count / max(span_ms, whole_ms / 100)
+def _histogram(spans: list[WaitingSpan], low: int, high: int) -> dict[int, tuple[float, float]]:
+    """Return how many records wait at least and at most in each bar of the picture that has some, each span evenly over its time."""
+    counts: dict[int, tuple[float, float]] = {}
+    for span in spans:
+        first, last = (min((at - low) * BARS // (high - low), BARS - 1) for at in (span.from_ms, span.to_ms))
+        for bar in range(first, last + 1):
+            least, most = counts.get(bar, (0.0, 0.0))
+            counts[bar] = (least + span.at_least / (last + 1 - first), most + span.at_most / (last + 1 - first))
+    return counts
 
 
 def _legend() -> list[str]:

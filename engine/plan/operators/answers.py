@@ -95,7 +95,7 @@ WaitingKind = Literal["records_let_go", "windows_closed", "updates_let_go", "buf
 
 @dataclass(frozen=True, slots=True)
 class TimeBound:
-    """A setting that says until when an operator waits: what is at or before ``clock - delay_ms`` of its task goes.
+    """A setting that says until when an operator waits: what is at or before ``clock - delay_ms`` goes.
 
     Attributes:
         setting: its pointer inside the operator's part of the definition.

@@ -753,7 +753,7 @@ export interface paths {
          * Read how late records come
          * @description How late records came, per input, and for each grace and history retention, the share of records that other values would make late.
          *
-         *     A record's lateness is the difference between the stream time of its task at its arrival and its event time; 0 if it is not behind. The
+         *     A record's lateness is the difference between stream time at its arrival and its event time; 0 if it is not behind. The
          *     advice counts by the rule of the operator: a record is late for a window if its window would have been closed. All counts begin
          *     when the query began with its current state. They are written in the transaction of each result, so a crash counts nothing twice.
          */
@@ -864,8 +864,8 @@ export interface paths {
          * Check a query definition
          * @description Check a definition, and return its faults, its defaults and its plan. It stores nothing, and answers 200 to any JSON.
          *
-         *     `warnings` names unexpected dependencies of late records: on the number of a producer's tasks, on missing grace over results that are out of
-         *     the order of event time, or on the time of arrival. A warning refuses nothing.
+         *     `warnings` names what a user may not expect: results that come long after their events, or times that are those of arrival. A warning
+         *     refuses nothing.
          *
          *     If a query has this name, `edit` previews a PUT of it: the reach of the edit and its reasons, field by field. For an edit in place it
          *     counts the records that would be released, closed or removed, as of the query's last commit. A number that committed facts do not give
@@ -2334,7 +2334,7 @@ export interface components {
             changes: components["schemas"]["EditChange"][];
             /**
              * Effects
-             * @description For an edit in place: effects with each task's next record, or at once with `?flush=now`. As of the last commit; estimates are bounds.
+             * @description For an edit in place: effects with the next record, or at once with `?flush=now`. As of the last commit; estimates are bounds.
              */
             effects: components["schemas"]["EditEffect"][];
             /**
@@ -2616,7 +2616,7 @@ export interface components {
             operator: string | null;
             /**
              * Task
-             * @description The task whose clock counts; null: the smallest clock of all tasks counts.
+             * @description The task that has the key; null: not known.
              */
             task: number | null;
             /**
@@ -2894,7 +2894,7 @@ export interface components {
         };
         /**
          * InputLateness
-         * @description Lateness of the records of one input: how far each was behind the greatest event time that its task had read of this input.
+         * @description Lateness of the records of one input: how far each was behind stream time when it came.
          */
         InputLateness: {
             /**
@@ -5149,10 +5149,10 @@ export interface components {
             emitted_rows: number;
             /**
              * Clocks
-             * @description Operator to stream time, the smallest over its tasks.
+             * @description Operator to the stream time before it, one for all tasks; `<operator>.table`: the time of its table. Behind an operator that waits, time is as much less as it waits (`waits_ms` of the plan).
              */
             clocks: {
-                [key: string]: number | null;
+                [key: string]: number;
             };
             /**
              * Buffered
@@ -5163,7 +5163,7 @@ export interface components {
             };
             /**
              * Tasks
-             * @description The same for each task, as of the last commit; null unless `tasks=true` asks for it.
+             * @description What waits in each task, as of the last commit; null unless `tasks=true` asks for it.
              */
             tasks: components["schemas"]["TaskStatus"][] | null;
             /**
@@ -5281,7 +5281,7 @@ export interface components {
         };
         /**
          * TaskStatus
-         * @description An operator in one task: its clock, and what waits in it.
+         * @description What waits in one task of an operator. Its time is that of all tasks (`clocks`).
          */
         TaskStatus: {
             /**
@@ -5295,11 +5295,6 @@ export interface components {
              * @description Number of the task, from 0.
              */
             task: number;
-            /**
-             * Stream Time Ms
-             * @description Stream time of this task; null before its first record.
-             */
-            stream_time_ms: number | null;
             /**
              * Buffered
              * @description Records that wait inside.
@@ -5445,7 +5440,7 @@ export interface components {
             /**
              * Code
              * @description Stable code; `GET /v1/errors/{code}` explains it.
-             * @example no_grace_on_derived
+             * @example waits_long
              */
             code: string;
             /**
@@ -5505,13 +5500,13 @@ export interface components {
         Buffer: {
             /**
              * Max Rows
-             * @description Rows that are held back in each task; absent: any number.
+             * @description Rows that are held back; absent: any number.
              * @default null
              */
             max_rows: number | null;
             /**
              * Max Bytes
-             * @description Bytes of keys and values that are held back in each task; absent: any number.
+             * @description Bytes of keys and values that are held back; absent: any number.
              * @default null
              */
             max_bytes: number | null;
@@ -6047,7 +6042,7 @@ export interface components {
         };
         /**
          * Idle
-         * @description When silence counts: how long a task's input may be silent before its clocks advance with the wall clock.
+         * @description When silence counts: how long a query's streams may be silent before their time follows the wall clock.
          */
         Idle: {
             /**
@@ -6669,10 +6664,10 @@ export interface components {
             start: ("earliest" | "latest") | components["schemas"]["StartAt"];
             /**
              * Tasks
-             * @description Units of parallelism, each with its own state and stream time; so what is late depends on it. It can be changed later.
-             * @default 4
+             * @description Units of parallelism, each with its own state; results do not depend on it. Absent: a new query has one for each core that it can use, an existing one keeps its number. It can be changed later.
+             * @default null
              */
-            tasks: number;
+            tasks: number | null;
             /**
              * Desired State
              * @description `paused` keeps the state at hand, `stopped` frees its resources; both keep position and results.
@@ -7516,7 +7511,7 @@ export interface components {
          * @description Code of an error; `GET /v1/errors/{code}` explains it. Later versions have more.
          * @enum {string}
          */
-        ErrorCode: "advance_exceeds_size" | "advance_too_small" | "aggregate_in_group" | "aggregate_in_partition" | "aggregate_in_where" | "aggregate_not_undoable" | "aggregate_unnamed" | "alter_unfit" | "ambiguous_column" | "ambiguous_topic" | "answer_too_large" | "api_key_expired" | "api_key_invalid" | "api_key_missing" | "api_key_not_found" | "arrival_decides_conflicts" | "assertion_failed" | "bad_cursor" | "bad_key" | "bad_name" | "bad_parameter" | "bad_scope" | "body_too_large" | "bucket_not_writable" | "buffer_not_bounded" | "buffer_without_bound" | "buffer_without_mode" | "change_forgotten" | "changes_expired" | "client_gone" | "cluster_busy" | "column_gone" | "column_missing" | "columns_missing" | "columns_not_inferred" | "commit_not_retained" | "composite_key" | "conflict_needs_event_time" | "conflicting_parameters" | "connection_host_refused" | "connection_in_use" | "connection_missing" | "connection_not_found" | "connection_of_another_type" | "corrections_without_window" | "cursor_expired" | "data_invalid" | "database_busy" | "database_full" | "database_read_only" | "database_unavailable" | "decimal_unclear" | "definition_invalid" | "definition_not_supported" | "definition_too_expensive" | "delivery_ahead" | "delivery_overtaken" | "delivery_position_lost" | "delivery_put_back" | "delivery_refused" | "delivery_stopped" | "disk_full" | "driver_not_ready" | "driver_starting" | "duplicate_column" | "duplicate_group" | "duplicate_key" | "duplicate_property" | "duration_malformed" | "emission_too_large" | "emit_early_not_final" | "emit_unfit" | "engine_error" | "epoch_fenced" | "error_not_found" | "event_time_is_arrival" | "event_time_missing" | "event_time_out_of_range" | "event_times_before_1990" | "expression_malformed" | "expression_too_long" | "expressions_too_long" | "external_error" | "feed_taken" | "field_left_out" | "field_missing" | "fields_of_expression" | "file_changed" | "file_compressed" | "file_unfit" | "file_unreadable" | "final_without_window" | "foreign_origin" | "fork_not_possible" | "fork_too_large" | "format_clash" | "format_differs" | "format_invalid" | "format_not_supported" | "format_unfit" | "function_differs" | "function_exists" | "function_failed" | "function_malformed" | "future_event_time" | "grace_exceeds_history_retention" | "grace_needs_versioned_table" | "group_missing" | "group_without_aggregate" | "having_without_aggregate" | "having_without_group" | "head_too_large" | "headers_not_supported" | "history_by_change" | "history_expired" | "history_needs_versioned_tables" | "history_retention_too_short" | "hold_without_grace" | "host_not_allowed" | "idempotency_in_progress" | "idempotency_key_reused" | "idle_without_clock" | "inferred_from_part" | "internal_error" | "invalid_string" | "invalid_value" | "invariant_broken" | "issuer_unavailable" | "java_missing" | "join_key_mismatch" | "key_mismatch" | "key_missing" | "key_missing_in_select" | "key_role" | "key_too_large" | "key_type" | "keys_from_command_line" | "lambda_malformed" | "late_record_not_found" | "late_records_without_late" | "late_without_grace" | "lateness_depends_on_tasks" | "limit_not_supported" | "limit_without_mode" | "literal_needed" | "malformed_arrow" | "malformed_avro" | "malformed_body" | "malformed_csv" | "malformed_delimited" | "malformed_json" | "malformed_name" | "malformed_protobuf" | "malformed_records" | "malformed_request" | "materialize_needs_rebuild" | "media_type_missing" | "method_not_allowed" | "missing_field" | "missing_statement" | "name_clash" | "name_mismatch" | "name_missing" | "name_not_supported" | "name_taken" | "needs_new_state" | "nested_aggregate" | "no_driver" | "no_grace_behind_join" | "no_grace_on_derived" | "no_schema_id" | "not_a_change" | "not_a_definition" | "not_a_query" | "not_a_read" | "not_a_scalar" | "not_a_statement" | "not_acceptable" | "not_an_object" | "not_appendable" | "not_finite" | "not_found" | "not_grouped" | "not_readable" | "not_ready" | "not_supported" | "not_supported_yet" | "not_windowed" | "null_compared" | "number_too_large" | "offset_expired" | "offset_out_of_range" | "open_not_materialised" | "other_table" | "out_of_scope" | "parameter_missing" | "parameter_type" | "parameter_unused" | "partition_not_found" | "partition_unfit" | "partitions_differ" | "path_not_allowed" | "pattern_malformed" | "pattern_not_supported" | "planning_busy" | "position_not_reached" | "position_not_read" | "property_clash" | "property_malformed" | "property_missing" | "property_not_supported" | "pseudo_column" | "python_functions_off" | "query_cycle" | "query_ended" | "query_exists" | "query_failed" | "query_gone" | "query_is_internal" | "query_not_at_rest" | "query_not_found" | "query_not_wanted" | "query_stopped" | "read_by" | "read_only" | "read_too_expensive" | "record_cut" | "record_too_long" | "records_rejected" | "records_replaced" | "registry_refused" | "registry_unavailable" | "relation_changing" | "relation_exists" | "relation_in_use" | "relation_is_derived" | "relation_not_empty" | "relation_not_found" | "relation_read" | "repartition_premature" | "replay_not_possible" | "reserved_column" | "restart_budget_spent" | "result_locked" | "result_not_versionable" | "retention_below_size_plus_grace" | "retention_differs" | "retention_too_short" | "retention_without_table" | "rewind_not_possible" | "rewind_too_large" | "role_too_low" | "row_deleted" | "row_missing" | "row_not_found" | "scan_forbidden" | "schema_mismatch" | "schema_not_read" | "secret_key_missing" | "self_join" | "sink_unavailable" | "source_unavailable" | "sources_busy" | "sql_invalid" | "start_needs_stream" | "state_corrupt" | "state_incompatible" | "state_newer" | "state_not_here" | "state_unavailable" | "stopping" | "stored_by_newer_version" | "suppress_buffer_full" | "suppress_needs_table" | "suppress_on_versioned_table" | "syntax_error" | "table_dated_by_arrival" | "table_function" | "table_not_materialised" | "table_not_versioned" | "table_truncated" | "table_without_key" | "target_unavailable" | "time_travel" | "token_expired" | "token_invalid" | "token_without_role" | "token_without_scope" | "too_many_aggregates" | "too_many_columns" | "too_many_connections" | "too_many_fields" | "too_many_group_columns" | "too_many_joins" | "too_many_key_columns" | "too_many_origins" | "too_many_problems" | "too_many_requests" | "too_many_rows" | "too_many_streams" | "too_many_transient_queries" | "too_stale" | "topic_in_built_in_log" | "topic_missing" | "topic_not_allowed" | "topic_not_writable" | "topic_replaced" | "topic_taken" | "type_exists" | "type_malformed" | "type_mismatch" | "type_not_supported" | "unknown_column" | "unknown_feed" | "unknown_field" | "unknown_function" | "unknown_parameter" | "unknown_partition" | "unknown_property" | "unknown_query" | "unknown_relation" | "unknown_schema" | "unknown_topic" | "unknown_type" | "unknown_value" | "unsupported_encoding" | "unsupported_media_type" | "unsupported_option" | "unsupported_pair" | "user_error" | "value_not_writable" | "value_unavailable" | "values_unfit" | "version_mismatch" | "waiting_for_place" | "waits_for_producer" | "waits_for_transaction" | "window_over_table" | "window_without_group" | "windowed_group" | "windowed_insert" | "windowed_join" | "within_missing" | "within_unfit" | "worker_crashed" | "worker_lost" | "worker_out_of_memory" | "worker_stalled" | "workers_unfit" | "written_by" | "wrong_kind" | "wrong_type";
+        ErrorCode: "advance_exceeds_size" | "advance_too_small" | "aggregate_in_group" | "aggregate_in_partition" | "aggregate_in_where" | "aggregate_not_undoable" | "aggregate_unnamed" | "alter_unfit" | "ambiguous_column" | "ambiguous_topic" | "answer_too_large" | "api_key_expired" | "api_key_invalid" | "api_key_missing" | "api_key_not_found" | "arrival_decides_conflicts" | "assertion_failed" | "bad_cursor" | "bad_key" | "bad_name" | "bad_parameter" | "bad_scope" | "body_too_large" | "bucket_not_writable" | "buffer_not_bounded" | "buffer_without_bound" | "buffer_without_mode" | "change_forgotten" | "changes_expired" | "client_gone" | "cluster_busy" | "column_gone" | "column_missing" | "columns_missing" | "columns_not_inferred" | "commit_not_retained" | "composite_key" | "conflict_needs_event_time" | "conflicting_parameters" | "connection_host_refused" | "connection_in_use" | "connection_missing" | "connection_not_found" | "connection_of_another_type" | "corrections_without_window" | "cursor_expired" | "data_invalid" | "database_busy" | "database_full" | "database_read_only" | "database_unavailable" | "decimal_unclear" | "definition_invalid" | "definition_not_supported" | "definition_too_expensive" | "delivery_ahead" | "delivery_overtaken" | "delivery_position_lost" | "delivery_put_back" | "delivery_refused" | "delivery_stopped" | "disk_full" | "driver_not_ready" | "driver_starting" | "duplicate_column" | "duplicate_group" | "duplicate_key" | "duplicate_property" | "duration_malformed" | "emission_too_large" | "emit_early_not_final" | "emit_unfit" | "engine_error" | "epoch_fenced" | "error_not_found" | "event_time_is_arrival" | "event_time_missing" | "event_time_out_of_range" | "event_times_before_1990" | "expression_malformed" | "expression_too_long" | "expressions_too_long" | "external_error" | "feed_taken" | "field_left_out" | "field_missing" | "fields_of_expression" | "file_changed" | "file_compressed" | "file_unfit" | "file_unreadable" | "final_without_window" | "foreign_origin" | "fork_not_possible" | "fork_too_large" | "format_clash" | "format_differs" | "format_invalid" | "format_not_supported" | "format_unfit" | "function_differs" | "function_exists" | "function_failed" | "function_malformed" | "future_event_time" | "grace_exceeds_history_retention" | "grace_needs_versioned_table" | "group_missing" | "group_without_aggregate" | "having_without_aggregate" | "having_without_group" | "head_too_large" | "headers_not_supported" | "history_by_change" | "history_expired" | "history_needs_versioned_tables" | "history_retention_too_short" | "hold_without_grace" | "host_not_allowed" | "idempotency_in_progress" | "idempotency_key_reused" | "idle_without_clock" | "inferred_from_part" | "internal_error" | "invalid_string" | "invalid_value" | "invariant_broken" | "issuer_unavailable" | "java_missing" | "join_key_mismatch" | "key_mismatch" | "key_missing" | "key_missing_in_select" | "key_role" | "key_too_large" | "key_type" | "keys_from_command_line" | "lambda_malformed" | "late_record_not_found" | "late_records_without_late" | "late_without_grace" | "limit_not_supported" | "limit_without_mode" | "literal_needed" | "malformed_arrow" | "malformed_avro" | "malformed_body" | "malformed_csv" | "malformed_delimited" | "malformed_json" | "malformed_name" | "malformed_protobuf" | "malformed_records" | "malformed_request" | "materialize_needs_rebuild" | "media_type_missing" | "method_not_allowed" | "missing_field" | "missing_statement" | "name_clash" | "name_mismatch" | "name_missing" | "name_not_supported" | "name_taken" | "needs_new_state" | "nested_aggregate" | "no_driver" | "no_schema_id" | "not_a_change" | "not_a_definition" | "not_a_query" | "not_a_read" | "not_a_scalar" | "not_a_statement" | "not_acceptable" | "not_an_object" | "not_appendable" | "not_finite" | "not_found" | "not_grouped" | "not_readable" | "not_ready" | "not_supported" | "not_supported_yet" | "not_windowed" | "null_compared" | "number_too_large" | "offset_expired" | "offset_out_of_range" | "open_not_materialised" | "other_table" | "out_of_scope" | "parameter_missing" | "parameter_type" | "parameter_unused" | "partition_not_found" | "partition_unfit" | "partitions_differ" | "path_not_allowed" | "pattern_malformed" | "pattern_not_supported" | "planning_busy" | "position_not_reached" | "position_not_read" | "property_clash" | "property_malformed" | "property_missing" | "property_not_supported" | "pseudo_column" | "python_functions_off" | "query_cycle" | "query_ended" | "query_exists" | "query_failed" | "query_gone" | "query_is_internal" | "query_not_at_rest" | "query_not_found" | "query_not_wanted" | "query_stopped" | "read_by" | "read_only" | "read_too_expensive" | "record_cut" | "record_too_long" | "records_rejected" | "records_replaced" | "registry_refused" | "registry_unavailable" | "relation_changing" | "relation_exists" | "relation_in_use" | "relation_is_derived" | "relation_not_empty" | "relation_not_found" | "relation_read" | "repartition_premature" | "replay_not_possible" | "reserved_column" | "restart_budget_spent" | "result_locked" | "result_not_versionable" | "retention_below_size_plus_grace" | "retention_differs" | "retention_too_short" | "retention_without_table" | "rewind_not_possible" | "rewind_too_large" | "role_too_low" | "row_deleted" | "row_missing" | "row_not_found" | "scan_forbidden" | "schema_mismatch" | "schema_not_read" | "secret_key_missing" | "self_join" | "sink_unavailable" | "source_unavailable" | "sources_busy" | "sql_invalid" | "start_needs_stream" | "state_corrupt" | "state_incompatible" | "state_newer" | "state_not_here" | "state_unavailable" | "stopping" | "stored_by_newer_version" | "suppress_buffer_full" | "suppress_needs_table" | "suppress_on_versioned_table" | "syntax_error" | "table_dated_by_arrival" | "table_function" | "table_not_materialised" | "table_not_versioned" | "table_truncated" | "table_without_key" | "target_unavailable" | "time_travel" | "token_expired" | "token_invalid" | "token_without_role" | "token_without_scope" | "too_many_aggregates" | "too_many_columns" | "too_many_connections" | "too_many_fields" | "too_many_group_columns" | "too_many_joins" | "too_many_key_columns" | "too_many_origins" | "too_many_problems" | "too_many_requests" | "too_many_rows" | "too_many_streams" | "too_many_transient_queries" | "too_stale" | "topic_in_built_in_log" | "topic_missing" | "topic_not_allowed" | "topic_not_writable" | "topic_replaced" | "topic_taken" | "type_exists" | "type_malformed" | "type_mismatch" | "type_not_supported" | "unknown_column" | "unknown_feed" | "unknown_field" | "unknown_function" | "unknown_parameter" | "unknown_partition" | "unknown_property" | "unknown_query" | "unknown_relation" | "unknown_schema" | "unknown_topic" | "unknown_type" | "unknown_value" | "unsupported_encoding" | "unsupported_media_type" | "unsupported_option" | "unsupported_pair" | "user_error" | "value_not_writable" | "value_unavailable" | "values_unfit" | "version_mismatch" | "waiting_for_place" | "waits_for_producer" | "waits_for_transaction" | "waits_long" | "window_over_table" | "window_without_group" | "windowed_group" | "windowed_insert" | "windowed_join" | "within_missing" | "within_unfit" | "worker_crashed" | "worker_lost" | "worker_out_of_memory" | "worker_stalled" | "workers_unfit" | "written_by" | "wrong_kind" | "wrong_type";
     };
     responses: never;
     parameters: never;
@@ -12910,7 +12905,7 @@ export interface operations {
                      *               "where": null
                      *             },
                      *             "start": "earliest",
-                     *             "tasks": 4,
+                     *             "tasks": 2,
                      *             "desired_state": "running",
                      *             "joins": [],
                      *             "where": null,
@@ -13147,7 +13142,7 @@ export interface operations {
                      *           "where": null
                      *         },
                      *         "start": "earliest",
-                     *         "tasks": 4,
+                     *         "tasks": 2,
                      *         "desired_state": "running",
                      *         "joins": [],
                      *         "where": null,
@@ -13455,7 +13450,7 @@ export interface operations {
                      *           "where": null
                      *         },
                      *         "start": "earliest",
-                     *         "tasks": 4,
+                     *         "tasks": 2,
                      *         "desired_state": "running",
                      *         "joins": [],
                      *         "where": null,
@@ -13735,7 +13730,7 @@ export interface operations {
                      *           "where": null
                      *         },
                      *         "start": "earliest",
-                     *         "tasks": 4,
+                     *         "tasks": 2,
                      *         "desired_state": "running",
                      *         "joins": [],
                      *         "where": null,
@@ -13814,7 +13809,7 @@ export interface operations {
                      *           "where": null
                      *         },
                      *         "start": "earliest",
-                     *         "tasks": 4,
+                     *         "tasks": 2,
                      *         "desired_state": "running",
                      *         "joins": [],
                      *         "where": null,
@@ -14919,7 +14914,7 @@ export interface operations {
                      *           "where": null
                      *         },
                      *         "start": "earliest",
-                     *         "tasks": 4,
+                     *         "tasks": 2,
                      *         "desired_state": "running",
                      *         "joins": [],
                      *         "where": null,
@@ -15517,7 +15512,7 @@ export interface operations {
                      *           "where": null
                      *         },
                      *         "start": "earliest",
-                     *         "tasks": 4,
+                     *         "tasks": 2,
                      *         "desired_state": "running",
                      *         "joins": [],
                      *         "where": null,
@@ -16192,7 +16187,7 @@ export interface operations {
                 wait_for?: ("stopped" | "starting" | "running" | "paused" | "stopping" | "backoff" | "failed") | null;
                 /** @description Seconds to wait at most. */
                 timeout?: number;
-                /** @description Include the clock of each task, and what waits in it. */
+                /** @description Include what waits in each task. */
                 tasks?: boolean;
             };
             header?: never;
@@ -16261,7 +16256,6 @@ export interface operations {
                      *         {
                      *           "operator": "window",
                      *           "task": 0,
-                     *           "stream_time_ms": 1357041600000,
                      *           "buffered": 118,
                      *           "waiting": [
                      *             {
@@ -17742,7 +17736,7 @@ export interface operations {
                      *           "name": "delays_by_airport",
                      *           "state": "running",
                      *           "desired_state": "running",
-                     *           "tasks": 4,
+                     *           "tasks": 2,
                      *           "internal": false
                      *         }
                      *       ],
@@ -18014,7 +18008,7 @@ export interface operations {
                      *           "name": "delays_by_airport",
                      *           "state": "running",
                      *           "desired_state": "running",
-                     *           "tasks": 4,
+                     *           "tasks": 2,
                      *           "internal": false
                      *         }
                      *       ],
@@ -19400,7 +19394,7 @@ export interface operations {
                      *           "where": null
                      *         },
                      *         "start": "earliest",
-                     *         "tasks": 4,
+                     *         "tasks": 2,
                      *         "desired_state": "running",
                      *         "joins": [],
                      *         "where": null,
@@ -19698,7 +19692,7 @@ export interface operations {
                      *               "where": null
                      *             },
                      *             "start": "earliest",
-                     *             "tasks": 4,
+                     *             "tasks": 2,
                      *             "desired_state": "running",
                      *             "joins": [],
                      *             "where": null,

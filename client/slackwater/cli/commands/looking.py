@@ -245,7 +245,8 @@ def _status_facts(found: Status) -> Iterator[tuple[str, Any]]:
         yield "Why", f"{found.reason.code}: {found.reason.detail}"
     yield "Behind", None if found.lag is None else f"{found.lag:,} records"
     yield "Waiting", "\n".join(f"{count:,} in {operator}" for operator, count in found.buffered.items() if count)
-    yield "Stream time", None if found.stream_time_ms is None else event_time(found.stream_time_ms)
+    result = [] if found.stream_time_ms is None else [event_time(found.stream_time_ms)]
+    yield "Stream time", "\n".join([*result, *(f"{event_time(at)} before {operator}" for operator, at in found.clocks.items())])
     yield "Read", f"{found.read_rows:,} records"
     yield "Written", f"{found.emitted_rows:,}"
     yield "Counted", "\n".join(f"{each.count:,} {each.reason} at {each.input}" for each in found.counters)
@@ -261,12 +262,12 @@ def _show_tasks(here: Invocation, found: Sequence[StatusAnswer]) -> None:
         return
     names = len(found) > 1
     rows = [
-        (*([status.name] if names else []), each.operator, each.task, event_time(each.stream_time_ms), each.buffered)
+        (*([status.name] if names else []), each.operator, each.task, each.buffered)
         for status in found
         for each in status.tasks or ()
     ]
     here.output.say("")
-    head = (*(["NAME"] if names else []), "OPERATOR", "TASK", "STREAM TIME", "WAITING")
+    head = (*(["NAME"] if names else []), "OPERATOR", "TASK", "WAITING")
     here.output.table(head, rows, empty="no task has handled a record yet")
 
 

@@ -133,6 +133,6 @@ function Answer({ asked }: { asked: Explanation }) {
 
 function markOf(asked: Explanation): Mark {
   const { answer } = asked;
-  const judged = asked.steps.find((step) => step.task !== null) ?? answer;
-  return { operator: answer.operator ?? judged.operator, task: answer.task ?? judged.task, atMs: asked.at_ms, untilMs: answer.clock === "stream_time" ? answer.until_ms : null };
+  const judged = asked.steps.find((step) => step.operator !== null) ?? answer;
+  return { operator: answer.operator ?? judged.operator, atMs: asked.at_ms, untilMs: answer.clock === "stream_time" ? answer.until_ms : null };
 }

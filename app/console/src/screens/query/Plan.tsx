@@ -13,6 +13,8 @@ import { screenFor } from "../registry";
 export interface PlanOperator {
   operator: string;
   name?: string | null;
+  /** By how much time behind it is less than time before it. */
+  waits_ms?: number;
   [part: string]: unknown;
 }
 
@@ -74,7 +76,7 @@ function Picture({ plan, status }: { plan: PlanAnswer; status: Status }) {
       const id = `operator ${stage.index} ${index}`;
       const name = operator.name ?? null;
       const waiting = name === null ? undefined : status.buffered[name];
-      const lines = [about(operator), waiting ? `${compact(waiting)} waiting` : "", ...(name === null ? [] : counted(status, name))].filter(Boolean);
+      const lines = [about(operator), operator.waits_ms ? `waits ${span(operator.waits_ms)}` : "", waiting ? `${compact(waiting)} waiting` : "", ...(name === null ? [] : counted(status, name))].filter(Boolean);
       boxes.push(box(id, TITLES[operator.operator] ?? words(snake(operator.operator)), lines, waiting ? "water" : "", null));
       if (before !== null) arrows.push({ from: before, to: id, isFlowing });
       const side = operator.table_index ?? operator.stream_index;

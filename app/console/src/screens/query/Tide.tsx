@@ -1,5 +1,5 @@
 /**
- * The tide chart: for each task of each operator with a grace, where event time stands, as it moves.
+ * The tide chart: for each operator with a grace, where event time stands, as it moves. One time counts for all of its tasks.
  *
  * From left to right event time. Right of the boundary (stream time less grace) is water: what waits there is not settled, drawn as a histogram.
  * Left of it is land: settled. What came there was late; late records that are kept are marks above the rows, all are counted beside them.
@@ -7,7 +7,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { api } from "~/api/client";
 import { useLive } from "~/api/live";
-import type { LateRecord, Lateness, Status, TaskStatus } from "~/api/types";
+import type { LateRecord, Lateness, Status, WaitingSpan } from "~/api/types";
 import { Panel } from "~/components/basics";
 import { useGliding, useWidth } from "~/components/hooks";
 import { count, moment, NONE, plural, span, words } from "~/format";
@@ -22,11 +22,11 @@ const AXIS = 26;
 const JOINED = "late_joined";
 const LOST = new Set(["late_dropped", "late_diverted", "window_closed", "window_out_of_range", "join_window_closed", "table_history_expired"]);
 const MARKS = 300;
+const BARS = 120;
 
 /** A place to be marked: the time that an explanation is about, and the time for which it waits. */
 export interface Mark {
   operator: string | null;
-  task: number | null;
   atMs: number;
   untilMs: number | null;
 }
@@ -34,7 +34,11 @@ export interface Mark {
 interface Group {
   operator: string;
   graceMs: number;
-  tasks: TaskStatus[];
+  /** The time before the operator; null: it has read no record yet. */
+  clockMs: number | null;
+  /** Records that wait in all of its tasks. */
+  buffered: number;
+  waiting: WaitingSpan[];
   /** Late records that are not in the result. */
   lostCount: number;
   joinedCount: number;
@@ -44,7 +48,7 @@ export function Tide({ name, status, lateness, mark }: { name: string; status: S
   const [place, width] = useWidth<HTMLDivElement>();
   const groups = useMemo(() => (lateness === null ? null : groupsOf(status, lateness)), [status, lateness]);
   const late = useLive((signal) => api.get("/v1/queries/{name}/late-records", { path: { name }, query: { limit: MARKS }, signal }), 10_000, [name]);
-  const isDrawn = groups !== null && groups.some((group) => group.tasks.some((task) => task.stream_time_ms !== null));
+  const isDrawn = groups !== null && groups.some((group) => group.clockMs !== null);
   return (
     <Panel
       id="tide"
@@ -76,7 +80,9 @@ function groupsOf(status: Status, lateness: Lateness): Group[] {
     found.push({
       operator: setting.operator,
       graceMs: setting.current_ms ?? 0,
-      tasks: (status.tasks ?? []).filter((task) => task.operator === setting.operator),
+      clockMs: status.clocks[setting.operator] ?? null,
+      buffered: status.buffered[setting.operator] ?? 0,
+      waiting: (status.tasks ?? []).filter((task) => task.operator === setting.operator).flatMap((task) => task.waiting),
       lostCount: counted(status, setting.operator, (reason) => LOST.has(reason)),
       joinedCount: counted(status, setting.operator, (reason) => reason === JOINED),
     });
@@ -97,10 +103,8 @@ function joinedText({ lostCount, joinedCount }: Group): string {
 function bounds(groups: readonly Group[], mark: Mark | undefined): [number, number] {
   const times: number[] = [];
   for (const group of groups) {
-    for (const task of group.tasks) {
-      if (task.stream_time_ms !== null) times.push(task.stream_time_ms, task.stream_time_ms - group.graceMs * 1.25);
-      for (const one of task.waiting) times.push(one.from_ms, one.to_ms);
-    }
+    if (group.clockMs !== null) times.push(group.clockMs, group.clockMs - group.graceMs * 1.25);
+    for (const one of group.waiting) times.push(one.from_ms, one.to_ms);
   }
   if (mark !== undefined) times.push(mark.atMs, ...(mark.untilMs === null ? [] : [mark.untilMs]));
   const low = Math.min(...times);
@@ -111,8 +115,7 @@ function bounds(groups: readonly Group[], mark: Mark | undefined): [number, numb
 
 function Chart({ groups, marks, width, name, mark }: { groups: readonly Group[]; marks: readonly LateRecord[]; width: number; name: string; mark?: Mark }) {
   const [low, high] = bounds(groups, mark);
-  const rows = groups.flatMap((group) => group.tasks.map((task) => ({ group, task })));
-  const clocks = rows.map(({ task }) => task.stream_time_ms ?? low);
+  const clocks = groups.map((group) => group.clockMs ?? low);
   const glided = useGliding([low, high, ...clocks]);
   const [from, to] = [glided[0]!, glided[1]!];
   const [pointed, setPointed] = useState<number | null>(null);
@@ -121,8 +124,7 @@ function Chart({ groups, marks, width, name, mark }: { groups: readonly Group[];
   const inside = (at: number): number => Math.min(Math.max(x(at), LEFT), end);
   let top = 4;
   const parts = [];
-  let number = 0;
-  for (const group of groups) {
+  for (const [number, group] of groups.entries()) {
     const own = marks.filter((record) => record.input === group.operator && record.event_time_ms >= from && record.event_time_ms <= to);
     const lane = top;
     parts.push(
@@ -140,22 +142,18 @@ function Chart({ groups, marks, width, name, mark }: { groups: readonly Group[];
       </g>,
     );
     top += LANE;
-    for (const task of group.tasks) {
-      parts.push(<Row key={`${group.operator} ${task.task}`} group={group} task={task} clock={glided[2 + number]!} top={top} x={inside} span={to - from} end={end} mark={mark} />);
-      top += ROW;
-      number += 1;
-    }
-    top += 6;
+    parts.push(<Row key={`row ${group.operator}`} group={group} clock={glided[2 + number]!} top={top} x={inside} from={from} to={to} end={end} mark={mark} />);
+    top += ROW + 6;
   }
   const height = top + AXIS;
   const steps = ticks(from, to, Math.max(2, Math.floor((end - LEFT) / 110)));
-  const waiting = rows.reduce((sum, row) => sum + row.task.buffered, 0);
+  const waiting = groups.reduce((sum, group) => sum + group.buffered, 0);
   return (
     <svg
       width={width}
       height={height}
       role="img"
-      aria-label={`Where event time stands in ${plural(rows.length, "task")} of ${name}: ${plural(waiting, "record")} wait. The table below has the numbers.`}
+      aria-label={`Where event time stands in ${plural(groups.length, "operator")} of ${name}: ${plural(waiting, "record")} wait. The table below has the numbers.`}
       onPointerMove={(event) => {
         const at = event.offsetX;
         setPointed(at < LEFT || at > end ? null : at);
@@ -185,16 +183,38 @@ function Chart({ groups, marks, width, name, mark }: { groups: readonly Group[];
   );
 }
 
-function Row({ group, task, clock, top, x, span: reach, end, mark }: { group: Group; task: TaskStatus; clock: number; top: number; x: (at: number) => number; span: number; end: number; mark?: Mark }) {
+interface Bar {
+  fromMs: number;
+  toMs: number;
+  least: number;
+  most: number;
+}
+
+/** How many wait at which times, over all tasks: each span of a task evenly over its time, in bars of one width. */
+function histogram(spans: readonly WaitingSpan[], from: number, to: number): Bar[] {
+  const width = (to - from) / BARS;
+  const bars = new Map<number, Bar>();
+  for (const one of spans) {
+    const [first, last] = [one.from_ms, one.to_ms].map((at) => Math.min(Math.max(Math.floor((at - from) / width), 0), BARS - 1)) as [number, number];
+    for (let number = first; number <= last; number += 1) {
+      const bar = bars.get(number) ?? { fromMs: from + number * width, toMs: from + (number + 1) * width, least: 0, most: 0 };
+      bar.least += one.at_least / (last - first + 1);
+      bar.most += one.at_most / (last - first + 1);
+      bars.set(number, bar);
+    }
+  }
+  return [...bars.values()].sort((a, b) => a.fromMs - b.fromMs);
+}
+
+function Row({ group, clock, top, x, from, to, end, mark }: { group: Group; clock: number; top: number; x: (at: number) => number; from: number; to: number; end: number; mark?: Mark }) {
   const height = ROW - 8;
   const floor = top + height;
   const labels = (
     <>
-      <text x="10" y={top + 16}>task {task.task}</text>
-      <text x="10" y={top + 31} class="faint">{task.stream_time_ms === null ? "no record yet" : `${count(task.buffered)} waiting`}</text>
+      <text x="10" y={top + 23} class="faint">{group.clockMs === null ? "no record yet" : `${count(group.buffered)} waiting`}</text>
     </>
   );
-  if (task.stream_time_ms === null)
+  if (group.clockMs === null)
     return (
       <g>
         {labels}
@@ -202,23 +222,23 @@ function Row({ group, task, clock, top, x, span: reach, end, mark }: { group: Gr
       </g>
     );
   const boundary = clock - group.graceMs;
-  const density = (one: TaskStatus["waiting"][number]): number => one.at_most / Math.max(one.to_ms - one.from_ms, reach / 150);
-  const densest = Math.max(...task.waiting.map(density), 0) || 1;
-  const isMarked = mark !== undefined && (mark.task === null || mark.task === task.task) && (mark.operator === null || mark.operator === group.operator);
+  const bars = histogram(group.waiting, from, to);
+  const most = Math.max(...bars.map((bar) => bar.most), 0) || 1;
+  const isMarked = mark !== undefined && (mark.operator === null || mark.operator === group.operator);
   return (
     <g>
       {labels}
-      <title>{`task ${task.task}: stream time ${moment(task.stream_time_ms)}, boundary ${moment(task.stream_time_ms - group.graceMs)}, ${count(task.buffered)} waiting`}</title>
+      <title>{`stream time ${moment(group.clockMs)}, boundary ${moment(group.clockMs - group.graceMs)}, ${count(group.buffered)} waiting`}</title>
       <rect x={LEFT} y={top} width={end - LEFT} height={height} class="sky" rx="4" />
       <rect x={LEFT} y={top} width={Math.max(0, x(boundary) - LEFT)} height={height} class="land" rx="4" />
       <rect x={x(boundary)} y={top} width={Math.max(0, x(clock) - x(boundary))} height={height} class="water" />
-      {task.waiting.map((one) => {
-        const size = Math.max((density(one) / densest) * (height - 8), 3);
-        const width = Math.max(x(one.to_ms) - x(one.from_ms), 3);
-        const number = one.at_least === one.at_most ? count(one.at_most) : `${count(one.at_least)} to ${count(one.at_most)}`;
+      {bars.map((bar) => {
+        const size = Math.max((bar.most / most) * (height - 8), 3);
+        const [least, greatest] = [Math.round(bar.least), Math.round(bar.most)];
+        const number = least === greatest ? count(greatest) : `${count(least)} to ${count(greatest)}`;
         return (
-          <rect key={one.from_ms} x={x(one.from_ms)} y={floor - size} width={width} height={size} class="waits" rx="1">
-            <title>{`${number} wait, ${moment(one.from_ms)} to ${moment(one.to_ms)}`}</title>
+          <rect key={bar.fromMs} x={x(bar.fromMs)} y={floor - size} width={Math.max(x(bar.toMs) - x(bar.fromMs), 1)} height={size} class="waits" rx="1">
+            <title>{`${number} wait, ${moment(Math.round(bar.fromMs))} to ${moment(Math.round(bar.toMs))}`}</title>
           </rect>
         );
       })}
@@ -256,19 +276,17 @@ function Legend() {
 /** When the first of what waits goes on: with which record, for stream time moves with records. */
 function Next({ groups }: { groups: readonly Group[] }) {
   const found = groups.flatMap((group) => {
-    const due = group.tasks.flatMap((task) => (task.stream_time_ms === null || task.waiting.length === 0 ? [] : [{ task, atMs: Math.min(...task.waiting.map((one) => one.from_ms)) + group.graceMs }]));
-    if (due.length === 0) return [];
-    const next = due.reduce((best, one) => (one.atMs - one.task.stream_time_ms! < best.atMs - best.task.stream_time_ms! ? one : best));
-    return [{ group, ...next, waiting: group.tasks.reduce((sum, task) => sum + task.buffered, 0) }];
+    if (group.clockMs === null || group.waiting.length === 0) return [];
+    return [{ group, clockMs: group.clockMs, atMs: Math.min(...group.waiting.map((one) => one.from_ms)) + group.graceMs }];
   });
   return (
     <>
-      {found.map(({ group, task, atMs, waiting }) => {
-        const left = atMs - task.stream_time_ms!;
+      {found.map(({ group, clockMs, atMs }) => {
+        const left = atMs - clockMs;
         return (
           <p key={group.operator} class="small">
-            <strong>{group.operator}</strong>: {count(waiting)} {waiting === 1 ? "waits for its grace" : "wait for their grace"}.{" "}
-            {left > 0 ? `The next goes on when task ${task.task} reads a record of ${moment(atMs)} or later: ${span(left)} of event time from where it is.` : "The next goes on with the next record."}
+            <strong>{group.operator}</strong>: {count(group.buffered)} {group.buffered === 1 ? "waits for its grace" : "wait for their grace"}.{" "}
+            {left > 0 ? `The next goes on when time here has reached ${moment(atMs)}, whatever record brings it there: ${span(left)} of event time from where it is.` : "The next goes on with the next record."}
           </p>
         );
       })}
@@ -288,24 +306,20 @@ function AsTable({ groups }: { groups: readonly Group[] }) {
           <thead>
             <tr>
               <th scope="col">Operator</th>
-              <th scope="col">Task</th>
               <th scope="col">Boundary</th>
               <th scope="col">Stream time</th>
               <th scope="col" class="num">Waiting</th>
             </tr>
           </thead>
           <tbody>
-            {groups.flatMap((group) =>
-              group.tasks.map((task) => (
-                <tr key={`${group.operator} ${task.task}`}>
-                  <td>{group.operator}</td>
-                  <td>{task.task}</td>
-                  <td>{task.stream_time_ms === null ? NONE : moment(task.stream_time_ms - group.graceMs)}</td>
-                  <td>{moment(task.stream_time_ms)}</td>
-                  <td class="num">{count(task.buffered)}</td>
-                </tr>
-              )),
-            )}
+            {groups.map((group) => (
+              <tr key={group.operator}>
+                <td>{group.operator}</td>
+                <td>{group.clockMs === null ? NONE : moment(group.clockMs - group.graceMs)}</td>
+                <td>{moment(group.clockMs)}</td>
+                <td class="num">{count(group.buffered)}</td>
+              </tr>
+            ))}
           </tbody>
         </table>
       </div>

@@ -114,7 +114,7 @@ export function Rows({ relation, isWindowed }: { relation: Relation; isWindowed:
           </Button>
         )}
       </div>
-      {answer !== null && <TimeSlider answer={answer} query={relation.produced_by} asOf={asOf} onChange={(ms) => setQuery({ as_of: ms === null ? null : String(ms) })} />}
+      {answer !== null && <TimeSlider answer={answer} asOf={asOf} onChange={(ms) => setQuery({ as_of: ms === null ? null : String(ms) })} />}
       {following.error !== null && isLive && (
         <Note tone="warn">
           <strong>Changes cannot be followed now</strong>

@@ -1,7 +1,5 @@
-/** Event time as a slider: from where the table's history begins to where its fastest task stands. */
+/** Event time as a slider: from where the table's history begins to its stream time. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { api, isAborted } from "~/api/client";
-import { useLive } from "~/api/live";
 import type { RowsAnswer } from "~/api/types";
 import { Button } from "~/components/basics";
 import { moment, span } from "~/format";
@@ -9,30 +7,26 @@ import { moment, span } from "~/format";
 const STEPS = 1_000;
 /** Rows are asked for after the slider has rested for this time. */
 const REST_MS = 120;
-const CLOCKS_EVERY_MS = 15_000;
 
 interface Props {
   answer: RowsAnswer;
-  /** The query that writes the table; null: none is known. */
-  query: string | null;
   asOf: number | null;
   onChange: (ms: number | null) => void;
 }
 
-export function TimeSlider({ answer, query, asOf, onChange }: Props) {
+export function TimeSlider({ answer, asOf, onChange }: Props) {
   const first = answer.history_starts_at_ms;
-  const slowest = answer.stream_time_ms;
-  const fastest = useFastest(first === null ? null : query);
+  const streamTime = answer.stream_time_ms;
   const [moved, setMoved] = useState<number | null>(null);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => () => clearTimeout(timer.current), []);
   useEffect(() => setMoved(null), [asOf]);
-  if (first === null || slowest === null)
+  if (first === null || streamTime === null)
     return first === null ? <p class="small muted">This table keeps its latest rows alone; a versioned one can be read as of any time of its history.</p> : null;
 
   // A time that was asked for stands on the slider, wherever it is.
   const start = Math.min(first, asOf ?? first);
-  const last = Math.max(slowest, fastest ?? slowest, asOf ?? slowest);
+  const last = Math.max(streamTime, asOf ?? streamTime);
   if (last <= start) return null;
   const shown = moved ?? asOf ?? last;
   const isNow = asOf === null && (moved === null || moved >= last);
@@ -51,7 +45,7 @@ export function TimeSlider({ answer, query, asOf, onChange }: Props) {
         <label class="row" for="as-of">
           <span class="muted small">As of event time</span>
           <strong>{isNow ? "now" : moment(shown)}</strong>
-          {!isNow && shown < slowest && <span class="muted small">{span(slowest - shown)} before stream time</span>}
+          {!isNow && shown < streamTime && <span class="muted small">{span(streamTime - shown)} before stream time</span>}
         </label>
         <span class="row">
           <input
@@ -88,31 +82,11 @@ export function TimeSlider({ answer, query, asOf, onChange }: Props) {
           history begins <span class="nowrap">{moment(first)}</span>
         </span>
         <span class="time-end">
-          stream time <span class="nowrap">{moment(slowest)}</span>
+          stream time <span class="nowrap">{moment(streamTime)}</span>
         </span>
       </div>
-      {!isNow && shown > slowest && <p class="small muted">The slowest task is at {moment(slowest)}: rows after that time can still change.</p>}
+      {!isNow && shown > streamTime && <p class="small muted">Stream time is at {moment(streamTime)}: rows after that time can still change.</p>}
       {!isNow && shown < first && <p class="small muted">This is before the history: keys that changed since then are not shown.</p>}
     </div>
   );
-}
-
-/** Stream time of a query's fastest task; null: not known. */
-function useFastest(query: string | null): number | null {
-  const found = useLive(
-    async (signal) => {
-      if (query === null) return null;
-      try {
-        const { tasks } = await api.get("/v1/queries/{name}/status", { path: { name: query }, query: { tasks: true }, signal });
-        const known = (tasks ?? []).flatMap((task) => (task.stream_time_ms === null ? [] : [task.stream_time_ms]));
-        return known.length === 0 ? null : Math.max(...known);
-      } catch (error) {
-        if (isAborted(error)) throw error;
-        return null; // the slider ends at the table's own stream time
-      }
-    },
-    query === null ? null : CLOCKS_EVERY_MS,
-    [query],
-  );
-  return found.data;
 }
