@@ -282,7 +282,10 @@ async def test_validation_answers_200_with_the_plan_and_stores_nothing(client: h
     assert body["definition"]["joins"][0]["late"] == "join"
     assert body["output"]["columns"] == {"origin": "string", "flight": "bigint", "temp": "double"}
     (stage,) = body["plan"]["stages"]
-    assert [(each["operator"], each["waits_ms"]) for each in stage["operators"]] == [("StreamTableJoin", 3_600_000), ("Projection", 0)]
+    assert [(each["operator"], each["waits_ms"]) for each in stage["operators"]] == [
+        ("StreamTableJoin", 3_600_000),
+        ("Projection", 0),
+    ]
     assert (await client.get("/v1/queries")).json()["items"] == []
 
 

@@ -153,6 +153,7 @@ def test_the_service_reads_what_the_chart_sets(tmp_path: Path, monkeypatch: pyte
     assert driver.is_key_required
     api = settings_of(found(manifests, "Deployment", "tide-slackwater-api")["spec"]["template"]["spec"], monkeypatch)
     assert (api.ksql_port, api.schema_prefix, api.oidc.audience) == (8088, "acme_", "slackwater")
+    assert api.spark.query_cores == driver.spark.query_cores == 4
     migrations = found(manifests, "Job", "tide-slackwater-migrations")["spec"]["template"]["spec"]
     assert settings_of(migrations, monkeypatch).schema_prefix == "acme_"
     (container,) = migrations["containers"]

@@ -7,6 +7,8 @@ histogram. Left of it is land: final; records that come there are late, and are 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
+from math import floor as floor_of
 from typing import TYPE_CHECKING
 
 from slackwater.displays.style import CLOCK, LAND, LATE, WATER, box, label, line, moment_text, range_text, shown, span_text, svg
@@ -97,11 +99,15 @@ def _row(operator: _Operator, top: float, low: int, high: int) -> str:
         box(x(boundary), top, x(clock) - x(boundary), ROW - 10, colour=WATER, opacity=0.16, title=tooltip),
     ]
     counts = _histogram(operator.waiting, low, high)
+    first, last = (
+        min((span.from_ms for span in operator.waiting), default=low),
+        max((span.to_ms for span in operator.waiting), default=high),
+    )
     for bar, (least, most) in sorted(counts.items()):
-        begin, end = low + (high - low) * bar // BARS, low + (high - low) * (bar + 1) // BARS
+        begin, end = (min(max(low + (high - low) * edge // BARS, first), last) for edge in (bar, bar + 1))
         size = max(most / max(each for _, each in counts.values()) * (ROW - 16), 2.0)
-        named = f"{range_text(round(least), round(most))} wait, {moment_text(begin)} to {moment_text(end)}"
-        parts.append(box(x(begin), floor - size, x(end) - x(begin), size, colour=WATER, opacity=0.75, title=named))
+        named = f"{range_text(floor_of(least), ceil(most))} wait, {moment_text(begin)} to {moment_text(end)}"
+        parts.append(box(x(begin), floor - size, max(x(end) - x(begin), 2.0), size, colour=WATER, opacity=0.75, title=named))
     parts.append(line(x(boundary), top, x(boundary), floor, colour=LAND, more='stroke-width="2"'))
     parts.append(line(x(clock), top - 3, x(clock), floor, colour=CLOCK, more='stroke-width="2"'))
     return "".join(parts)

@@ -93,6 +93,11 @@ imagePullSecrets:
 - name: {{ $name }}
   value: {{ $value | toString | quote }}
 {{- end }}
+{{- /* The service has to know them too: a new query has a task for each core of a driver. */}}
+- name: SLACKWATER_SPARK__MASTER
+  value: local[{{ .Values.drivers.cores }}]
+- name: SLACKWATER_SPARK__SHUFFLE_PARTITIONS
+  value: {{ .Values.drivers.cores | quote }}
 {{ include "slackwater.settings" . }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
@@ -113,10 +118,6 @@ imagePullSecrets:
 
 {{/* A tenth of the cache's volume is for logs and Spark's own files. */}}
 {{- define "slackwater.driverEnv" -}}
-- name: SLACKWATER_SPARK__MASTER
-  value: local[{{ .Values.drivers.cores }}]
-- name: SLACKWATER_SPARK__SHUFFLE_PARTITIONS
-  value: {{ .Values.drivers.cores | quote }}
 - name: SLACKWATER_SPARK__DRIVER_MEMORY
   value: {{ .Values.drivers.heap }}
 - name: SLACKWATER_SPARK__WORKER_MEMORY

@@ -203,7 +203,8 @@ function histogram(spans: readonly WaitingSpan[], from: number, to: number): Bar
       bars.set(number, bar);
     }
   }
-  return [...bars.values()].sort((a, b) => a.fromMs - b.fromMs);
+  const [begin, end] = [Math.min(...spans.map((one) => one.from_ms)), Math.max(...spans.map((one) => one.to_ms))];
+  return [...bars.values()].map((bar) => ({ ...bar, fromMs: Math.max(bar.fromMs, begin), toMs: Math.min(bar.toMs, end) })).sort((a, b) => a.fromMs - b.fromMs);
 }
 
 function Row({ group, clock, top, x, from, to, end, mark }: { group: Group; clock: number; top: number; x: (at: number) => number; from: number; to: number; end: number; mark?: Mark }) {
@@ -234,10 +235,10 @@ function Row({ group, clock, top, x, from, to, end, mark }: { group: Group; cloc
       <rect x={x(boundary)} y={top} width={Math.max(0, x(clock) - x(boundary))} height={height} class="water" />
       {bars.map((bar) => {
         const size = Math.max((bar.most / most) * (height - 8), 3);
-        const [least, greatest] = [Math.round(bar.least), Math.round(bar.most)];
+        const [least, greatest] = [Math.floor(bar.least), Math.ceil(bar.most)];
         const number = least === greatest ? count(greatest) : `${count(least)} to ${count(greatest)}`;
         return (
-          <rect key={bar.fromMs} x={x(bar.fromMs)} y={floor - size} width={Math.max(x(bar.toMs) - x(bar.fromMs), 1)} height={size} class="waits" rx="1">
+          <rect key={bar.fromMs} x={x(bar.fromMs)} y={floor - size} width={Math.max(x(bar.toMs) - x(bar.fromMs), 2)} height={size} class="waits" rx="1">
             <title>{`${number} wait, ${moment(Math.round(bar.fromMs))} to ${moment(Math.round(bar.toMs))}`}</title>
           </rect>
         );
