@@ -13,8 +13,7 @@ EngineError
 │   │   ├── FormatUnfit          the format does not fit the relation, or its schema
 │   │   ├── PythonFailed         a function in Python failed, and says to stop
 │   │   └── ResultUnwritable     Postgres cannot hold a value of the result
-│   ├── BufferFull           a suppress buffer with `when_full: stop` passed its bound; says at which position
-│   └── RepartitionPremature the number of tasks cannot be changed just now
+│   └── BufferFull           a suppress buffer with `when_full: stop` passed its bound; says at which position
 ├── ExternalError        something outside failed: retried with backoff
 │   ├── SourceUnavailable
 │   ├── SinkUnavailable
@@ -163,12 +162,6 @@ class BufferFull(UserError):
 
     def __str__(self) -> str:
         return str(self.args[0])
-
-
-class RepartitionPremature(UserError):
-    """The number of tasks cannot be changed now, but later; nothing has been changed."""
-
-    code = "repartition_premature"
 
 
 class ExternalError(EngineError):

@@ -70,7 +70,6 @@ QUERY_TEXTS: Final[Mapping[str, tuple[str, str, bool]]] = {
     ),
     "registry_refused": ("The schema registry refuses the request.", "Check its credentials and the schema; see the detail.", False),
     "registry_unavailable": ("The schema registry does not answer.", "The service tries again.", True),
-    "repartition_premature": ("The number of tasks cannot change now.", "Change it back, or wait as the detail says.", False),
     "restart_budget_spent": ("The query failed too often in a row.", "Correct the cause, then `POST …/restart`.", False),
     "result_locked": ("Another session holds a lock on the result's rows.", "End that session; see the detail.", True),
     "sink_unavailable": ("The result cannot be written now.", "The service tries again.", True),

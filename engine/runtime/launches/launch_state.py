@@ -87,7 +87,6 @@ def open_state(
     Raises:
         StateCorrupt: it is damaged or lacks segments.
         StateNewer: a newer version wrote it.
-        RepartitionPremature: the number of tasks was changed too early.
         EpochFenced: a newer launch has begun.
         ExternalError: the segments cannot be reached now.
     """

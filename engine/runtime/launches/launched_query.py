@@ -66,7 +66,6 @@ class LaunchContext:
             SourceUnavailable: a feed cannot be read now.
             StateCorrupt: the state is damaged or lacks files.
             StateNewer: a newer version wrote it.
-            RepartitionPremature: the number of tasks was changed too early.
         """
         with borrowed_connection(dsn, LAUNCHES) as connection:
 

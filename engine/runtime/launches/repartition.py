@@ -65,7 +65,6 @@ def shared_out(
 
     Raises:
         StateCorrupt: the state cannot be read.
-        RepartitionPremature: see there.
     """
     tell = tell or _tell_nobody
     generation = before.generation + 1
