@@ -20,7 +20,7 @@ from engine.operators.operators import Emission
 from engine.operators.tasks.order import LaneReading
 from engine.plan.build import build_plan
 from engine.plan.catalog import result_feed
-from engine.plan.model import Plan
+from engine.plan.model import Input, Plan
 from engine.plan.times import first_input
 from engine.postgres.fence import claim_epoch
 from engine.sources.lane_times import encode_reading
@@ -80,6 +80,8 @@ def commit(
                 "head": head,
             }  # fmt: skip
             packets.append(Packet(0, "progress", 0, partition, 0, 0, None, None, NOW_MS, json.dumps(body).encode()))
+            if head is not None:
+                packets.append(_reading(next(each for each in plan.inputs if each.feed.name == feed), partition, head))
     sink = Sink(dsn, plan, row[0], row[1], last[1] + 1)
     sink.commit(0 if last[0] is None else last[0] + 1, [*packets, *rejects])
     sink.close()
@@ -98,10 +100,13 @@ def _times(plan: Plan, name: str, time: int) -> Packet:
     """Return what a reader says whose records bring the time before an operator so far; ``<operator>.table``: that of its table."""
     tables = {f"{each.name}.table": each.looked_up_table for stage in plan.stages for each in stage.operators}
     index = tables.get(name)
-    source = plan.inputs[first_input(plan) if index is None else index]
+    return _reading(plan.inputs[first_input(plan) if index is None else index], 0, time)
+
+
+def _reading(source: Input, partition: int, time: int) -> Packet:
     rise = np.array([0]), np.array([time])
-    reading = LaneReading(source.feed.name, 0, 1, rise, {source.index: rise})
-    return Packet(0, "times", source.index, 0, 0, 0, None, None, NOW_MS, encode_reading(reading))
+    reading = LaneReading(source.feed.name, partition, 1, rise, {source.index: rise})
+    return Packet(0, "times", source.index, partition, 0, 0, None, None, NOW_MS, encode_reading(reading))
 
 
 def _packets(plan: Plan, stage: int, task: int, emission: Emission) -> list[Packet]:

@@ -95,7 +95,7 @@ def follow(
 
 
 def _create(connection: sa.Connection, name: str, source: TableDefinition, cores: int) -> None:
-    definition = normalise(_definition(name, source), cores)
+    definition = _definition(name, source, cores)
     plan = replace(_plan(name, source, load_catalog(raw(connection))), tasks=cores)
     query_id = uuid.uuid4()
     insert_query(connection, query_id, materialisation_of(name), definition.model_dump(mode="json", by_alias=True))
@@ -136,12 +136,12 @@ def _delete(connection: sa.Connection, name: str) -> None:
     mark_deleted(connection, stored, "discarded")
 
 
-def _definition(name: str, source: SourceDefinition) -> QueryDefinition:
+def _definition(name: str, source: SourceDefinition, tasks: int = 1) -> QueryDefinition:
     into: dict[str, Any] = {"table": name}
     versioned = source.versioned if isinstance(source, TableDefinition) else None
     if versioned is not None:
         into["versioned"] = versioned.model_dump(mode="json")
-    return normalise(QueryDefinition.model_validate({"name": name, "from": {"table": name}, "into": into}))
+    return normalise(QueryDefinition.model_validate({"name": name, "from": {"table": name}, "into": into}), tasks)
 
 
 def _plan(name: str, source: SourceDefinition, catalog: Catalog) -> Plan:
