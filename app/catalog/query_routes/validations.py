@@ -198,6 +198,6 @@ def _shown(value: Any) -> Any:
     if is_dataclass(value):
         shown = {part.name: _shown(getattr(value, part.name)) for part in fields(value)}
         if isinstance(value, Operator):
-            return {"operator": type(value).__name__, "waits_ms": sum(wait.ms for wait in value.waits), **shown}
+            return {"operator": type(value).__name__, "waits_ms": value.waits_ms, **shown}
         return shown
     return [_shown(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -87,6 +87,11 @@ class Operator:
         return None
 
     @property
+    def waits_ms(self) -> int:
+        """What its rows wait at most (L of T1c and T1d), by stream time and by the wall clock together."""
+        return sum(wait.ms for wait in self.waits) + (0 if self.clock_wait is None else self.clock_wait.limit_ms)
+
+    @property
     def closes_behind_ms(self) -> int | None:
         """What is so far behind the time before it has closed for good (W6), also where an edit lengthens this; None: nothing closes."""
         return None
