@@ -51,23 +51,27 @@ def warnings_of(definition: QueryDefinition, catalog: Catalog, producers: Produc
         catalog: what it was planned against.
         producers: the queries behind its inputs.
     """
-    found = [warning for pointer, name in _judged(definition) for warning in _of_arrival(pointer, name, catalog, producers)]
+    found = [
+        warning
+        for pointer, name in _streams_by_event_time(definition)
+        for warning in _of_arrival(pointer, name, catalog, producers)
+    ]
     waiting = _of_waits(definition, producers)
     return [*waiting, *found, *_of_lookups(definition, catalog, producers), *_of_history(definition)]
 
 
-def _judged(definition: QueryDefinition) -> list[tuple[str, str]]:
+def _streams_by_event_time(definition: QueryDefinition) -> list[tuple[str, str]]:
     """Return the streams whose records a grace or a window judges by event time, with the pointers that name them.
 
     A grace of 0s decides nothing unless late records are treated otherwise (J4).
     """
-    judged = 0
+    last = 0
     for place, join in enumerate(definition.joins, 1):
         if join.within is not None or join.grace or (join.grace is not None and join.late != "join"):
-            judged = place
-    if not judged and definition.window is None:
+            last = place
+    if not last and definition.window is None:
         return []
-    joins = definition.joins if definition.window is not None else definition.joins[:judged]
+    joins = definition.joins if definition.window is not None else definition.joins[:last]
     named = [
         ("/from/stream", definition.source.stream),
         *((f"/joins/{place}/stream", join.stream) for place, join in enumerate(joins)),
