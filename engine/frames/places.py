@@ -81,10 +81,15 @@ def is_further(ranks: pl.Series) -> Bools | None:
     return further if further.any() else None
 
 
+def unranked(rows: int) -> pl.Series:
+    """Return the ranks of records as they were read."""
+    return pl.Series(RANK, [None], dtype=pl.Binary).new_from_index(0, rows)
+
+
 def levels(ranks: pl.Series) -> pl.Series:
     """Return the levels of each rank, empty where there are none."""
     if is_further(ranks) is None:
-        return pl.repeat(b"", len(ranks), dtype=pl.Binary, eager=True)
+        return pl.Series([b""], dtype=pl.Binary).new_from_index(0, len(ranks))
     sizes = np.zeros(len(ranks), np.int64)
     rest = ranks.fill_null(b"")
     while (further := is_further(rest)) is not None:
@@ -131,20 +136,24 @@ def ordinals(causes: I64) -> I64:
     return rows - np.maximum.accumulate(np.where(is_first, rows, 0))
 
 
-def ranked(frame: pl.DataFrame, *parts: Part, within: pl.Series | None = None, is_released: bool = False) -> pl.DataFrame:
+def ranked(
+    frame: pl.DataFrame, *parts: Part, within: pl.Series | None = None, is_released: Bools | bool | None = None
+) -> pl.DataFrame:
     """Give rows their order at their places.
 
     Args:
         frame: rows with their positions, and the ranks they had.
         parts: what decides, the most important first.
-        within: the levels of their places; None: time releases the rows, at places of records.
-        is_released: time releases them although they have levels.
+        within: the levels of their places; None: they are places of records.
+        is_released: whether time releases them; None: where they are at places of records.
     """
-    if within is None or is_released:
-        rank = packed(frame.height, 0, *parts, _RELEASED)
-    else:
-        ends = _ends(frame.get_column(RANK))
-        rank = packed(frame.height, 0, *parts, ends if ends.any() else 0)
+    if is_released is None:
+        is_released = within is None
+    ends: int | Bytes = _RELEASED
+    if is_released is not True:
+        own = _ends(frame.get_column(RANK))
+        ends = own if is_released is False else np.where(is_released, _RELEASED, own)
+    rank = packed(frame.height, 0, *parts, ends)
     if within is not None and int(within.bin.size().sum()):
         rank = joined_bytes(within, rank)
     return with_series(frame, rank.alias(RANK))
@@ -180,7 +189,7 @@ def packed(rows: int, *parts: Part) -> pl.Series:
         elif isinstance(part, int):
             fixed.append(np.full(rows, part, np.uint8))
         elif part.dtype in (np.bool_, np.uint8):
-            fixed.append(part.astype(np.uint8))
+            fixed.append(part.view(np.uint8))
         else:
             fixed.append((part.astype(np.int64).view(np.uint64) ^ _SIGN).astype(">u8"))
     if fixed:
@@ -220,12 +229,10 @@ def _parts(values: pl.Series, sizes: I64) -> tuple[pl.Series, pl.Series]:
 def _fixed(columns: Sequence[NDArray[Any]]) -> pl.Series:
     """Put arrays of bytes or big-endian numbers side by side, as one column of bytes of one length."""
     rows = len(columns[0])
-    width = sum(column.dtype.itemsize for column in columns)
-    table = np.empty((rows, width), np.uint8)
-    at = 0
-    for column in columns:
-        size = column.dtype.itemsize
-        table[:, at : at + size] = np.ascontiguousarray(column).view(np.uint8).reshape(rows, size)
-        at += size
-    array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), rows, [None, pa.py_buffer(table)])
-    return pl.Series(array.cast(pa.large_binary()), dtype=pl.Binary)
+    table = np.empty(rows, [(str(number), column.dtype) for number, column in enumerate(columns)])
+    for number, column in enumerate(columns):
+        table[str(number)] = column
+    offsets = np.arange(0, (rows + 1) * table.itemsize, table.itemsize)
+    return pl.Series(
+        pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(table)])
+    )

@@ -1,7 +1,7 @@
 """`python -m tests.bench core [--size tiny|small] [--runs N] [--json FILE] [--only TEXT] [--skip-scaling]`: the engine alone on one core.
 
 No Spark, no service: frames as packets bring them go through `Pipeline`, batch after batch, and every batch ends with its commit (a
-snapshot; segments are written and synced where the job says so). Judging and hashing of the input is not measured. Rates are records per
+snapshot; segments are written and synced where the job says so). What readers do is not measured. Rates are records per
 CPU second of this process and of those that run functions, because the machine is rarely idle; those by the wall clock stand beside them.
 The figures are medians. What expressions cost has a table of its own, beside a plain column (`core_expressions`).
 """
@@ -30,7 +30,7 @@ from rich.table import Table
 
 from engine.definition.queries import QueryDefinition
 from engine.frames.frames import Counters, merge_counters
-from engine.operators.tasks.order import Slice
+from engine.operators.tasks.order import Slice, lane_readings
 from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
@@ -102,16 +102,16 @@ def run_job(job: CoreJob, size: str) -> CoreRun:
     feeds = job.feeds(size)
     catalog = {name: source_entry(name, feed.definition) for name, feed in feeds.items()}
     plan = folded(build_plan(QueryDefinition.model_validate(job.query), catalog))
-    batches = list(_batches(plan, feeds, job.batch_records))
+    batches = [(slices, lane_readings(slices, plan.inputs)) for slices in _batches(plan, feeds, job.batch_records)]
     counters: Counters = {}
     rows = 0
     with _stores(plan, is_durable=job.is_durable) as stores:
         pipeline = Pipeline(plan, None, lambda stage, _: stores[stage])
         gc.collect()
         cpu, wall = _cpu_seconds(), time.perf_counter()
-        for batch_id, slices in enumerate(batches):
+        for batch_id, (slices, lanes) in enumerate(batches):
             _purge(stores)
-            step = pipeline.process(slices, batch_id)
+            step = pipeline.process(slices, batch_id, lanes=lanes)
             pipeline.snapshot()
             rows += sum(frame.height for frame in step.changes)
             merge_counters(counters, step.counters)

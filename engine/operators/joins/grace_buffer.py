@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from engine.frames.clocks import I64, NEVER, Bools
-from engine.frames.frames import POS, RANK, TS, only, with_series
+from engine.frames.frames import POS, RANK, TS, with_series
 from engine.frames.places import arrival, is_further, levels, place_order, ranked
 from engine.operators.operators import BatchTime
 from engine.operators.pending.histogram import WaitingRows
@@ -120,43 +120,30 @@ class GraceBuffer:
 
 
 def _in_order(rows: pl.DataFrame, through: I64, due: I64, places: I64) -> tuple[pl.DataFrame, Bools]:
-    """Give what leaves its place and its order there; at one place what passes stands before what is released.
+    """Give what leaves its place and its order there: what passes, as it came; then what is released, by event time and arrival (J3).
 
     Args:
         rows: of all that could leave.
         through: those that pass at their own places, as they came.
-        due: those that are released, by event time and arrival (J3).
-        places: where each of these is released.
+        due: those that are released, by event time and arrival.
+        places: where each of these is released: at its own place, which may be a further one of its record, or at that of a record.
 
     Returns:
         The rows in order, and which of them pass.
     """
-    columns = only(rows, POS, RANK, TS)
-    leaving = pl.concat([_passed(taken(columns, through)), _released(taken(columns, due), places)])
-    order = np.append(through, due)
-    if is_further(rows.get_column(RANK)) is not None:
-        by_place = place_order(leaving)
-    else:
-        # Both have the order of their ranks already: two runs are merged. To sort by ranks costs more than all else here.
-        by_place = np.argsort(leaving.get_column(POS).to_numpy(), kind="stable")
-    if (by_place[1:] < by_place[:-1]).any():
-        order, leaving = order[by_place], taken(leaving, by_place)
-    return with_series(taken(rows, order), leaving.get_column(POS), leaving.get_column(RANK)), by_place < len(through)
-
-
-def _passed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Give rows that never wait their order at their own places: as they came."""
-    return ranked(frame, PASSING, frame.get_column(RANK), within=levels(frame.get_column(RANK)))
-
-
-def _released(frame: pl.DataFrame, places: I64) -> pl.DataFrame:
-    """Give rows the places that release them; there they stand by event time and arrival (J3).
-
-    What is due as it comes leaves at its own place, which may be a further one of its record. Others leave at places of records.
-    """
+    own = rows.get_column(POS).to_numpy()
+    positions = np.append(own[through], places)
+    by_place = np.argsort(positions, kind="stable")
+    order, positions, is_passing = np.append(through, due)[by_place], positions[by_place], by_place < len(through)
+    leaving = taken(rows, order)
     within = None
-    if is_further(frame.get_column(RANK)) is not None:
-        is_own = pl.Series(places == frame.get_column(POS).to_numpy())
-        within = levels(frame.get_column(RANK)).zip_with(is_own, pl.repeat(b"", len(is_own), dtype=pl.Binary, eager=True))
-    ranks = ranked(frame, RELEASED, frame.get_column(TS).to_numpy(), *arrival(frame), within=within, is_released=True)
-    return with_series(ranks, pl.Series(POS, places))
+    if is_further(leaving.get_column(RANK)) is not None:
+        nothing = pl.Series([b""], dtype=pl.Binary).new_from_index(0, len(order))
+        within = levels(leaving.get_column(RANK)).zip_with(pl.Series(positions == own[order]), nothing)
+    times = np.where(is_passing, 0, leaving.get_column(TS).to_numpy())
+    leaving = ranked(leaving, ~is_passing, times, *arrival(leaving), within=within, is_released=~is_passing)
+    leaving = with_series(leaving, pl.Series(POS, positions))
+    if within is None:
+        return leaving, is_passing
+    by_rank = place_order(leaving)
+    return taken(leaving, by_rank), is_passing[by_rank]

@@ -19,8 +19,8 @@ import numpy as np
 import polars as pl
 
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Clock, running_clock
-from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, RANK, SERVICE_COLUMNS, TS, only, with_series
-from engine.frames.places import place_order
+from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, SERVICE_COLUMNS, TS, only, with_series
+from engine.frames.places import place_order, unranked
 from engine.operators.operators import TableProgress
 from engine.plan.model import Input, Plan
 from engine.plan.times import HandOn, clocks_between, first_input, time_sources, triggering_inputs
@@ -388,9 +388,7 @@ def placed(slices: Sequence[Slice], inputs: Sequence[Input], order: BatchOrder) 
         if item.input_index != UPSTREAM:
             offsets = frame.get_column(OFFSET).to_numpy()
             own = order.positions(item.input_index, item.feed_name, item.partition, offsets)
-            frame = with_series(
-                frame, pl.Series(POS, own), pl.repeat(None, frame.height, dtype=pl.Binary, eager=True).alias(RANK)
-            )
+            frame = with_series(frame, pl.Series(POS, own), unranked(frame.height))
         found.setdefault(read_as.get(item.input_index, item.input_index), []).append(frame)
     return {index: _in_order(frames, aliases.get(index)) for index, frames in found.items()}
 
