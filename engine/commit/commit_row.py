@@ -1,4 +1,4 @@
-"""The row of ``log.commit`` of a query after each batch: its progress, its clocks, its waiting data."""
+"""The row of ``log.commit`` of a query after each batch: its progress, its times, its waiting data."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A task: the total order of its records, the chain of its operators, its clocks."""
+"""Tasks: the total order of a query's records with its times, and the chain of a task's operators."""
