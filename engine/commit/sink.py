@@ -315,7 +315,7 @@ class Sink:
         times = QueryTimes.of_snapshot(before.detail.get("times")).at(batch.now_ms, batch.awake_ms, batch.held)
         order = times.order(self._plan, readings, is_release=batch.is_release)
         stream_time_ms = before.stream_time(self._plan, self._names)
-        emitted = _Emitted(changes, again, counters, stream_time_ms, order, before.detail.get("told_ms"))
+        emitted = _Emitted(changes, again, counters, stream_time_ms, order, feed.told_ms)
         rows = self._write_changes(cursor, batch, emitted, feed, written)
         self._form.write_open(cursor, batch.opened, [*changes, *again])
         after = before.advanced(batch.progress, batch.stats, rows, self._names)
@@ -409,7 +409,7 @@ class Sink:
             return row_marks(rows, feed.next_sequence, emitted.told_ms)
         clock = order.between[-1][-1]
         causes = pl.concat([_causes(frame) for frame in frames]) if frames else pl.DataFrame(schema=CAUSES_SCHEMA)
-        marks = marks_of(causes, clock, order.heads, feed.next_sequence, feed.reached_ms, order.newest_head)
+        marks = marks_of(causes, clock, order.heads, feed.next_sequence, feed.reached_ms, order.newest_head, emitted.told_ms)
         return replace(marks, wait_ms=marks.wait_ms + max(order.waits.values(), default=0))
 
     def _named(self, frames: Sequence[pl.DataFrame], counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 from psycopg.rows import tuple_row
 
-from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Clock, running_clock
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Clock, clock_value, running_clock
 from engine.frames.frames import HEAD, POS, RANK, TS
 from engine.frames.places import is_further, place_order
 from engine.postgres.postgres import Connection
@@ -61,6 +61,7 @@ def marks_of(
     next_number: int,
     reached_ms: int | None,
     newest_head: int | None,
+    told_ms: int | None,
 ) -> Marks:
     """Return the marks of a batch.
 
@@ -71,6 +72,8 @@ def marks_of(
         next_number: the number of the batch's first row.
         reached_ms: how far the merge had come before the batch; None before the first record.
         newest_head: how far it has come with the batch's records; None where the batch brought none.
+        told_ms: the time of the last mark; None: there is none. After an edit that lengthens a wait, the time behind the last operator has
+            to reach it again before there are marks (P15).
     """
     rows = causes[place_order(causes)]
     places = rows.get_column(POS).to_numpy()
@@ -78,7 +81,7 @@ def marks_of(
     own = 2 * places + (0 if further is None else further)
     positions = _rises(clock, places)
     times = clock.upto(positions)
-    before = np.append(clock.begin, times[:-1])
+    before = np.maximum(np.append(clock.begin, times[:-1]), clock_value(told_ms))
     is_risen = times > before
     positions, times, before = positions[is_risen], times[is_risen], before[is_risen]
     numbers = np.searchsorted(own, 2 * positions, "right")

@@ -55,7 +55,7 @@ GROUP BY sequence ORDER BY sequence LIMIT %(blocks)s
 """The next blocks from the one that contains ``start`` or is before it: number of the first row, rows, stored bytes, head at the end."""
 
 _OPEN_SQL = """
-SELECT name, id, partitions, next_sequence, reached_ms FROM log.feed WHERE name = ANY(%s) AND next_sequence IS NOT NULL
+SELECT name, id, partitions, next_sequence, reached_ms, told_ms FROM log.feed WHERE name = ANY(%s) AND next_sequence IS NOT NULL
 ORDER BY id FOR NO KEY UPDATE
 """
 _FLOOR_SQL = "SELECT max(max_ts) FROM log.batch WHERE feed_id = %s"
@@ -96,12 +96,14 @@ class SequencedFeed:
     Attributes:
         next_sequence: number of the next row.
         reached_ms: how far the merge of the producer's inputs has come; None before the first record.
+        told_ms: the time of the last mark (``engine.log.marks``); None: there is none.
     """
 
     id: int
     partitions: int
     next_sequence: int
     reached_ms: int | None
+    told_ms: int | None
 
 
 class Advance(NamedTuple):
@@ -125,12 +127,12 @@ def open_sequences(connection: Connection, names: Collection[str]) -> dict[str, 
     """Lock derived feeds for their producers' transaction, in the order of their ids; missing ones are left out."""
     feeds = {}
     with connection.cursor(row_factory=tuple_row) as cursor:
-        for name, feed_id, partitions, next_sequence, reached_ms in cursor.execute(_OPEN_SQL, (list(names),)).fetchall():
+        for name, feed_id, partitions, next_sequence, reached_ms, told_ms in cursor.execute(_OPEN_SQL, (list(names),)).fetchall():
             floor_ms = reached_ms
             if reached_ms is None and next_sequence:
                 found = cursor.execute(_FLOOR_SQL, (feed_id,)).fetchone()
                 floor_ms = None if found is None else found[0]
-            feeds[name] = SequencedFeed(feed_id, partitions, next_sequence, floor_ms)
+            feeds[name] = SequencedFeed(feed_id, partitions, next_sequence, floor_ms, told_ms)
     return feeds
 
 

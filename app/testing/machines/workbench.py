@@ -213,7 +213,9 @@ class _Query:
         feed = self._feeds[derived_entry(self.plan).feed.name]
         numbers = numbered(step.causes, feed.reached_ms, step.newest_head)
         causes = pl.concat(step.causes) if step.causes else pl.DataFrame(schema=CAUSES_SCHEMA)
-        marks = marks_of(causes, step.clock_behind, step.order.heads, feed.ends[0], feed.reached_ms, step.newest_head)
+        marks = marks_of(
+            causes, step.clock_behind, step.order.heads, feed.ends[0], feed.reached_ms, step.newest_head, feed.told_ms
+        )
         feed.append_rows(self.plan.output.name, step.changes, numbers, marks)
         if not step.changes:
             return None
