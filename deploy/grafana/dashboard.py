@@ -154,7 +154,7 @@ ROWS = (
         (
             Panel("Stream time behind the clock", "How far the result's stream time is behind the clock. Below 0 a record has set it ahead.",
                   {"{{query}}": f'time() - max by (query) ({once("slackwater_query_stream_time_seconds")})'}, unit="s"),
-            Panel("Operators behind the clock", "The same of the stream time before each operator. One that stands still delays all operators behind it.",
+            Panel("Operators behind the clock", "The same before each operator. A time that stands still delays all operators behind.",
                   {"{{query}} {{operator}}": f'time() - max by (query, operator) ({once("slackwater_query_clock_seconds")})'}, unit="s"),
             Panel("Oldest that waits", "By how much event time the oldest waiting row is behind the clock that it waits for.",
                   {"{{query}} {{operator}}": f'max by (query, operator) ({once("slackwater_query_oldest_waiting_seconds")})'}, unit="s"),
