@@ -73,7 +73,7 @@ def get_explanation(
     Ask by `key` and `at`, or by `partition` and `offset` for one record of the query's first input. For composite keys use `key.<column>=`, with
     a column of the first input, or one of the result that is just a column of an input.
     The query's operators are explained in order; the first one that blocks the record is the answer. The explanation uses only committed facts:
-    clocks of the key's own task, positions, late records, rejects, and the feeds in the built-in log, which are searched within bounds. For a
+    the times of the query, positions, late records, rejects, and the feeds in the built-in log, which are searched within bounds. For a
     stream to which queries append, its parts are searched as well. State inside operators is not read. The answer is `no_record`, with the
     nearest records of the key, if no record with this key and time was read and no other fact about them is stored. The further steps then say
     what would happen to such a record now.

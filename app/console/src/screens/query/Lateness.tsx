@@ -36,7 +36,7 @@ export function LatenessTab({ query, lateness, onApplied }: { query: OneQuery; l
           <OneSetting key={setting.pointer + (setting.relation ?? "")} query={query} setting={setting} onApplied={onApplied} />
         </>
       )}
-      <Panel id="lateness-inputs" title="How late records come" hint="How far each is behind the greatest event time that its task had read of this input">
+      <Panel id="lateness-inputs" title="How late records come" hint="How far each is behind stream time when it comes">
         <div class="scroll-x" tabIndex={0}>
           <table class="plain">
             <thead>
