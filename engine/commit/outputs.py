@@ -29,7 +29,7 @@ class ResultForm(Protocol):
         Args:
             cursor: inside the transaction.
             rows: output columns, ``_ts``, ``_op``, each task's in the order of emission; at least one row.
-            stream_time_ms: the smallest over the tasks, as of before the batch; None: none is known.
+            stream_time_ms: that of the result, as of before the batch; None: none is known.
         """
         ...
 

@@ -144,7 +144,7 @@ def apply_changes(cursor: Cursor, output: Output, changes: pl.DataFrame, stream_
         cursor: inside the sink's transaction.
         output: the derived table.
         changes: output columns, ``_ts``, ``_op``, in emission order.
-        stream_time_ms: the smallest over the tasks: versions that ended a history retention before it are deleted; None: none.
+        stream_time_ms: that of the result: versions that ended a history retention before it are deleted; None: none.
 
     Raises:
         psycopg.errors.UniqueViolation: a final window came a second time; in a pipeline, raised at its end.

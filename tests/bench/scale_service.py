@@ -230,7 +230,7 @@ def buffer_rows(waiting: int, passing: int, table: Table, work: Path) -> Scaled:
         rest = range(kept, count, RESTART_ROWS)
         _restart(run, scaled, [run.prepared(probes, first, first + RESTART_ROWS) for first in rest])
         number, version = run.answers()
-        scaled.wrong = probes.wrong(number, version, grace_ms, TASKS)
+        scaled.wrong = probes.wrong(number, version, grace_ms)
         scaled.answers = len(number)
     return scaled
 

@@ -92,7 +92,7 @@ class AsyncQuery:
         Args:
             wait_for: answer when it has this state for the definition in force, when it failed, or at the timeout: compare ``state``.
             timeout: seconds to wait at most; 60 is the most.
-            tasks: with the clock and what waits of each task.
+            tasks: with what waits in each task.
         """
         params = {"wait_for": wait_for, "timeout": None if wait_for is None else timeout, "tasks": tasks or None}
         wanted = request("GET", self._path("status"), params=params, read_timeout_s=timeout + 60.0)
@@ -104,7 +104,7 @@ class AsyncQuery:
         Args:
             wanted: ``caught_up`` looks at the present ends of what it reads; of files, whose ends only the driver knows, at nothing.
             timeout: seconds to wait at most.
-            tasks: with the clock and what waits of each task.
+            tasks: with what waits in each task.
 
         Raises:
             QueryFailed: it failed meanwhile, and that was not waited for.
@@ -144,7 +144,7 @@ class AsyncQuery:
             definition: a builder, or its JSON.
             discard_state: start from scratch where the kept state does not fit, or where the query failed since its state cannot be used.
             from_: with ``discard_state``: start from scratch in any case, from there.
-            flush_now: what is due under the new values goes at once, not with each task's next record.
+            flush_now: emit at once what is due under the new values, not with the next record.
             if_match: the version that it must have; else ``PreconditionFailed``.
             must_be_new: ``PreconditionFailed`` where it is there already.
 
@@ -268,7 +268,7 @@ class AsyncQuery:
         return Lateness(await self._transport.json(request("GET", self._path("lateness"))))
 
     async def tide(self) -> TideChart:
-        """Return a picture of each task's clock, its boundary, what waits before and what came behind it."""
+        """Return a picture of stream time, the boundary, what waits before it and what came behind it."""
         return TideChart(await self.status(tasks=True), await self.lateness())
 
     def late_records(

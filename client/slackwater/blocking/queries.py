@@ -93,7 +93,7 @@ class Query:
         Args:
             wait_for: answer when it has this state for the definition in force, when it failed, or at the timeout: compare ``state``.
             timeout: seconds to wait at most; 60 is the most.
-            tasks: with the clock and what waits of each task.
+            tasks: with what waits in each task.
         """
         params = {"wait_for": wait_for, "timeout": None if wait_for is None else timeout, "tasks": tasks or None}
         wanted = request("GET", self._path("status"), params=params, read_timeout_s=timeout + 60.0)
@@ -105,7 +105,7 @@ class Query:
         Args:
             wanted: ``caught_up`` looks at the present ends of what it reads; of files, whose ends only the driver knows, at nothing.
             timeout: seconds to wait at most.
-            tasks: with the clock and what waits of each task.
+            tasks: with what waits in each task.
 
         Raises:
             QueryFailed: it failed meanwhile, and that was not waited for.
@@ -145,7 +145,7 @@ class Query:
             definition: a builder, or its JSON.
             discard_state: start from scratch where the kept state does not fit, or where the query failed since its state cannot be used.
             from_: with ``discard_state``: start from scratch in any case, from there.
-            flush_now: what is due under the new values goes at once, not with each task's next record.
+            flush_now: emit at once what is due under the new values, not with the next record.
             if_match: the version that it must have; else ``PreconditionFailed``.
             must_be_new: ``PreconditionFailed`` where it is there already.
 
@@ -269,7 +269,7 @@ class Query:
         return Lateness(self._transport.json(request("GET", self._path("lateness"))))
 
     def tide(self) -> TideChart:
-        """Return a picture of each task's clock, its boundary, what waits before and what came behind it."""
+        """Return a picture of stream time, the boundary, what waits before it and what came behind it."""
         return TideChart(self.status(tasks=True), self.lateness())
 
     def late_records(

@@ -118,7 +118,7 @@ class Validation(ValidationAnswer):
 
 @dataclass(frozen=True, slots=True)
 class TideChart:
-    """Stream time of each task of a query; a picture in notebooks.
+    """Stream time of a query, and what waits; a picture in notebooks.
 
     Attributes:
         status: with ``tasks``.

@@ -185,7 +185,7 @@ def status(
     timeout: Annotated[
         float | None, typer.Option(min=0, help=f"With --wait: seconds to wait at most; without it {WAIT_S:g}.")
     ] = None,
-    tasks: Annotated[bool, typer.Option("--tasks", help="Show each task's clock and what waits in it.")] = False,
+    tasks: Annotated[bool, typer.Option("--tasks", help="Show what waits in each task.")] = False,
 ) -> None:
     """Show how queries are: state, how far behind, what waits, what was late; of a single one also why, and what to do about it."""
     here = invocation_of(context)
