@@ -8,6 +8,7 @@ files serve one batch only and are never synced: a batch that is repeated after 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -53,6 +54,19 @@ class BlobFolder:
             kind = DiskFull if error.errno in NO_SPACE else ExternalError
             raise kind(f"{path} cannot be written: {error.strerror}. The query goes on by itself once it can") from error
         return replace(packet, blob=b"", file=str(path))
+
+    def laid_aside(self, packets: Iterable[Packet]) -> Iterator[Packet]:
+        """Lay aside the large blobs of packets that follow each other; what goes to every task is written once.
+
+        Raises:
+            DiskFull: see ``lay_aside``.
+            ExternalError: see ``lay_aside``.
+        """
+        blob, file = b"", None
+        for packet in packets:
+            if packet.blob is not blob:
+                blob, file = packet.blob, self.lay_aside(packet).file
+            yield packet if file is None else replace(packet, blob=b"", file=file)
 
     def clear(self) -> None:
         """Remove every file: the batch is read."""

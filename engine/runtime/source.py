@@ -70,7 +70,7 @@ class PacketReader:
             for stage in self._spec.stages:
                 packets = stage.of_batch(batch_id, fetched).done(packets)
         elif self._spec.aside is not None:
-            packets = map(self._spec.aside.lay_aside, packets)
+            packets = self._spec.aside.laid_aside(packets)
         return packets
 
     def read(self, group: SplitGroup, fetched: Fetched | None = None, batch_id: int | None = None) -> Iterator[Packet]:

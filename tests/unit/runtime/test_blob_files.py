@@ -39,6 +39,14 @@ def test_a_small_blob_stays_in_its_packet(folder: BlobFolder) -> None:
     assert list(folder.path.iterdir()) == []
 
 
+def test_what_goes_to_every_task_is_written_once(folder: BlobFolder) -> None:
+    large, small = packet(LEAST_BYTES), packet(1)
+    every = [replace(large, task=task) for task in range(4)]
+    aside = [*folder.laid_aside([small, *every, small, packet(LEAST_BYTES)])]
+    assert len(list(folder.path.iterdir())) == 2
+    assert unpack(packet_batch(aside)) == [small, *every, small, large]
+
+
 def test_a_folder_sent_to_a_worker_writes_to_the_same_place_and_is_emptied_by_the_driver(folder: BlobFolder) -> None:
     sent: BlobFolder = pickle.loads(pickle.dumps(folder))  # noqa: S301 - as Spark does
     sent.lay_aside(packet(LEAST_BYTES))
