@@ -24,6 +24,7 @@ import argparse
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 from rich.console import Console
@@ -32,7 +33,7 @@ from rich.table import Table
 from tests.bench import deliveries, edge, kafka, latency, many, members, reads, recovery, scale, sse
 from tests.bench.chained import CHAINS
 from tests.bench.files import write_input
-from tests.bench.jobs import join_from_feed
+from tests.bench.jobs import TASKS, join_from_feed
 from tests.bench.nxt import check_values
 from tests.bench.oracle import PUBLISHED_WRONG
 from tests.bench.speed import JOBS, measure_speed
@@ -72,7 +73,11 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="repeat the timed jobs; every run is printed")
     parser.add_argument("--only", nargs="+", choices=sorted([*JOBS, *CHAINS]), help="only these timed jobs")
     parser.add_argument("--json", type=Path, help="also write every timed run there")
-    parser.add_argument("--skip-quality", action="store_true", help="leave out the eight runs that reproduce the published table")
+    parser.add_argument(
+        "--skip-quality",
+        action="store_true",
+        help="leave out the runs that reproduce the published table: eight graces, one task and four",
+    )
     parser.add_argument("--skip-speed", action="store_true", help="only reproduce the published table")
     parser.add_argument("--work", type=Path, default=Path(".slackwater") / "bench", help="folder for inputs and states")
     options = parser.parse_args()
@@ -97,19 +102,21 @@ def _core(arguments: list[str]) -> int:
 
 def _quality(console: Console, work: Path) -> bool:
     folders = write_input("small", work / "input")
-    table = Table(title="NX-T small, one feed, one task: wrong or missing versions")
-    for name in ("grace s", "published", "measured", "equal", "records/s"):
+    table = Table(title="NX-T small, one feed: wrong or missing versions")
+    for name in ("grace s", "tasks", "published", "measured", "equal", "records/s"):
         table.add_column(name, justify="right")
     is_right = True
-    for grace_s, published in PUBLISHED_WRONG.items():
-        measured = join_from_feed("small", folders, work, grace_s=grace_s)
+    for (grace_s, published), tasks in product(PUBLISHED_WRONG.items(), (1, TASKS)):
+        measured = join_from_feed("small", folders, work, grace_s, tasks)
         is_equal = measured.wrong_or_missing == published
         is_right &= is_equal
         table.add_row(
-            str(grace_s), f"{published:,}", f"{measured.wrong_or_missing:,}", "yes" if is_equal else "NO",
+            str(grace_s), str(tasks), f"{published:,}", f"{measured.wrong_or_missing:,}", "yes" if is_equal else "NO",
             f"{measured.records_per_second:,.0f}",
         )  # fmt: skip
-        console.print(f"grace {grace_s} s: {measured.wrong_or_missing:,} (published {published:,})", highlight=False)
+        console.print(
+            f"grace {grace_s} s, {tasks} tasks: {measured.wrong_or_missing:,} (published {published:,})", highlight=False
+        )
     console.print(table)
     return is_right
 

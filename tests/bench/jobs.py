@@ -36,8 +36,8 @@ def join_two_inputs(size: str, source: Source, work: Path, grace_s: int, beside:
         return _judged_join(service.dsn, f"J1 join, grace {grace_s} s, {source.name} -> log", size, run)
 
 
-def join_from_feed(size: str, folders: dict[str, Path], work: Path, grace_s: int) -> Measured:
-    """J1 on one directory that holds both sides in arrival order, one task: equals the published table."""
+def join_from_feed(size: str, folders: dict[str, Path], work: Path, grace_s: int, tasks: int) -> Measured:
+    """J1 on one directory that holds both sides in arrival order: equals the published table, for every number of tasks (T1)."""
     with fresh_service(work) as service:
         columns = {**BID, **VERSION, "kind": "string"}
         connector = {"type": "files", "path": str(folders["feed"]), "format": "ndjson"}
@@ -45,7 +45,7 @@ def join_from_feed(size: str, folders: dict[str, Path], work: Path, grace_s: int
         register(service.client, "streams", "bids", columns, {**connector, "where": "kind = 'bid'"}, DATED)
         source = FileSource(folders)
         records = source.fill(service.dsn, "bids") + source.fill(service.dsn, "versions")
-        run = run_query(service, _join(grace_s, tasks=1), records)
+        run = run_query(service, _join(grace_s, tasks), records)
         return _judged_join(service.dsn, f"J1 join, grace {grace_s} s, one feed", size, run)
 
 

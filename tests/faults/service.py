@@ -70,8 +70,7 @@ class Service(app.testing.machines.service.Service):
 
     def kill_workers(self) -> None:
         """Kill the Python workers, not the daemons that fork them; Spark fails the batches they are in."""
-        daemons = {each.pid: each for each in self._children() if _is_worker(each)}
-        kill([each for each in daemons.values() if _parent_of(each) in daemons])
+        kill_workers_among(self._children())
 
     def kill_postgres(self) -> None:
         """Kill the embedded database, all of its processes at once; whoever keeps it brings it back."""
@@ -163,6 +162,12 @@ class SecondDriver:
     def wake(self) -> None:
         for pid in session_members(self._process.pid):
             os.kill(pid, signal.SIGCONT)
+
+
+def kill_workers_among(processes: Iterable[psutil.Process]) -> None:
+    """Kill the Python workers of Spark, not the daemons that fork them."""
+    daemons = {each.pid: each for each in processes if _is_worker(each)}
+    kill([each for each in daemons.values() if _parent_of(each) in daemons])
 
 
 def _parent_of(process: psutil.Process) -> int:

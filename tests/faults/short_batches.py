@@ -12,6 +12,7 @@ import uuid
 from functools import partial
 from pathlib import Path
 
+import psutil
 import psycopg
 
 from app.catalog.drivers.sql import forget_driver
@@ -19,7 +20,7 @@ from app.driver.entry import main
 from app.driver.launches import spark_runner
 from app.driver.supervisor.process_group import end_session
 from engine.runtime.launches.run_options import RunOptions
-from tests.faults.service import Driverless
+from tests.faults.service import Driverless, kill_workers_among
 
 BATCH_ROWS = "FAULTS_BATCH_ROWS"
 
@@ -42,6 +43,10 @@ class ShortBatchesDriver:
         """``kill -9`` its whole session, and give back the leases, as a supervisor does."""
         assert self._process.poll() is None, "the driver has ended by itself"
         self.end()
+
+    def kill_workers(self) -> None:
+        """``kill -9`` its Python workers."""
+        kill_workers_among(psutil.Process(self._process.pid).children(recursive=True))
 
     def end(self) -> None:
         """See to it that nothing is left."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import pytest
@@ -13,70 +13,15 @@ from slackwater import Client, Json
 
 from app.db.embedded_postgres import EmbeddedPostgres
 from tests.faults.chained import PIPELINES, faults, feed, in_one_process, names, records
-from tests.faults.service import Driverless, seeded, service_of, until
-from tests.faults.short_batches import ShortBatchesDriver
+from tests.faults.scene import SETTINGS, Scene, sizes
+from tests.faults.service import Driverless, seeded, service_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.spark]
 
-SETTINGS = {"SLACKWATER_SPARK__DRIVER_MEMORY": "1g", "SLACKWATER_DRIVER__MAX_QUERIES": "40"}
 FEW = ("filter, final windows", "grace join, final windows")
 FEW_EVENTS, MANY_EVENTS = 1_200, 3_000
-BATCH_ROWS = 600
 KILLS = int(os.environ.get("FAULTS_KILLS", "4"))
 SOON_S, LATER_S = 240.0, 900.0
-
-
-class Scene:
-    """A service without a driver of its own, and the pipelines that run in it.
-
-    Args:
-        queries: of all pipelines, each behind those that it reads.
-    """
-
-    def __init__(self, running: Driverless, client: Client, dsn: str, queries: Sequence[str], longest_s: float) -> None:
-        self._running, self._client, self._dsn = running, client, dsn
-        self._queries, self._longest_s = queries, longest_s
-        self._driver = self._driven()
-
-    def kill_driver(self) -> None:
-        """``kill -9`` in the midst of whatever it does, and let another one follow."""
-        commits = sum(self._read_rows(name) for name in self._queries)
-        self._driver.kill()
-        self._driver = self._driven()
-        print(f"driver killed after {commits} records had been read", flush=True)
-
-    def set_desired_state(self, queries: Iterable[str], state: str) -> None:
-        for name in queries:
-            self._client.call("PUT", f"/v1/queries/{name}/desired-state", {"state": state})
-
-    def await_reading(self, queries: Iterable[str]) -> None:
-        """Wait until each of these queries has committed another batch, or has nothing to read."""
-        before = {name: self._read_rows(name) for name in queries}
-        for name, rows in before.items():
-            until(
-                f"{name} reads on",
-                lambda name=name, rows=rows: self._read_rows(name) > rows or self._is_read(name),
-                self._longest_s,
-            )
-
-    def await_all(self) -> None:
-        """Wait until all queries run and have read everything, what the ones before them wrote included."""
-        until("everything was read", lambda: all(map(self._is_read, self._queries)), self._longest_s)
-
-    def end(self) -> None:
-        self._driver.end()
-
-    def _driven(self) -> ShortBatchesDriver:
-        return ShortBatchesDriver(self._running, self._dsn, BATCH_ROWS)
-
-    def _is_read(self, name: str) -> bool:
-        status = self._client.query(name).status()
-        assert status["state"] != "failed", status
-        lags = [partition["lag"] for feed in status["progress"] for partition in feed["partitions"]]
-        return bool(lags) and not any(lags)
-
-    def _read_rows(self, name: str) -> int:
-        return int(self._client.query(name).status()["read_rows"])
 
 
 def give_what_one_process_gives(
@@ -117,15 +62,6 @@ def disturb(scene: Scene, pipelines: Sequence[Sequence[Json]], chance: random.Ra
         scene.kill_driver()
         scene.await_reading(chance.sample(going, 1))
         scene.set_desired_state(chance.sample(sorted(paused), len(paused)), "running")
-
-
-def sizes(client: Client, queries: Sequence[str]) -> list[str]:
-    statuses = [client.query(name).status() for name in queries]
-    lags = [[part["lag"] for feed in status["progress"] for part in feed["partitions"]] for status in statuses]
-    return [
-        f"{status['name']:4}{status['state']:>10}{status['read_rows']:>8} records read, {lag} unread, epoch {status['epoch']}"
-        for status, lag in zip(statuses, lags, strict=True)
-    ]
 
 
 @pytest.mark.slow
