@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument(
         "--skip-quality",
         action="store_true",
-        help="leave out the runs that reproduce the published table: eight graces, one task and four",
+        help="leave out the runs that reproduce the published table",
     )
     parser.add_argument("--skip-speed", action="store_true", help="only reproduce the published table")
     parser.add_argument("--work", type=Path, default=Path(".slackwater") / "bench", help="folder for inputs and states")
