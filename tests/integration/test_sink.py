@@ -291,7 +291,7 @@ def test_late_rows_are_kept_up_to_the_cap_and_the_overflow_is_counted(conn: Any,
 @pytest.mark.parametrize("tasks", [1, 2, 4])
 def test_late_records_are_kept_in_the_order_of_their_places(conn: Any, dsn: str, tasks: int) -> None:
     """Whatever tasks and stages judged them (T1, P6); at one place the earlier stage's comes first."""
-    sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, (), max_rows=9))
+    sink = sink_for(conn, dsn, plan("stream", {"k": "string"}, (), max_rows=99))
     late = late_frame([("s", "window_closed", number, 9, number, "{}") for number in range(8)])
     packets = [
         Packet(task, "late", emitted_by(stage), task, 0, own.height, None, None, 1_000, encode_frame(own))
