@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from engine.frames.clocks import I64, Bools
-from engine.frames.frames import POS, RANK, with_series
+from engine.frames.frames import POS, RANK, values_taken, with_series
 
 _LEVEL: Final = 1
 """Begins each level."""
@@ -108,10 +108,12 @@ def apart(frame: pl.DataFrame, ordinals: I64) -> pl.DataFrame:
     if not ordinals.any():
         return frame
     ranks = frame.get_column(RANK)
+    is_first = (ordinals == 0) & np.append(ordinals[1:] > 0, False)
+    if ranks.null_count() == len(ranks):
+        return with_series(frame, _of_records(ordinals, is_first).alias(RANK))
     ends = _ends(ranks)
     is_own = ends & _RELEASED == 0
-    further = np.flatnonzero(is_own & (ordinals > 0))
-    firsts = np.flatnonzero(is_own & (ordinals == 0) & np.append(ordinals[1:] > 0, False))
+    further, firsts = np.flatnonzero(is_own & (ordinals > 0)), np.flatnonzero(is_own & is_first)
     if not len(further):
         return frame
     own = ranks[further].fill_null(b"\0\0")
@@ -123,6 +125,15 @@ def apart(frame: pl.DataFrame, ordinals: I64) -> pl.DataFrame:
     moved = joined_bytes(before, skipped, level, _ended(behind, np.zeros(len(further), np.uint8)))
     marked = _ended(ranks[firsts].fill_null(b"\0\0"), ends[firsts] + np.uint8(_ZERO_LEVEL))
     return with_series(frame, ranks.scatter(further, moved).scatter(firsts, marked).alias(RANK))
+
+
+def _of_records(ordinals: I64, is_first: Bools) -> pl.Series:
+    """Return what ``apart`` gives rows of records as they were read: few different ranks, taken for all rows at once."""
+    further = np.arange(1, int(ordinals.max()) + 1)
+    flags = np.zeros((2, len(further)), np.uint8)
+    apart_ranks = _fixed([np.full(len(further), _LEVEL, np.uint8), further.astype(">u4"), *flags])
+    known = pl.concat([unranked(1), pl.Series([bytes([0, _ZERO_LEVEL])], dtype=pl.Binary), apart_ranks])
+    return values_taken(known, np.where(ordinals > 0, ordinals + 1, is_first))
 
 
 def ordinals(causes: I64) -> I64:
