@@ -71,7 +71,7 @@ class Launcher(Generic[H]):
 
     def plan(self, **definition: Any) -> Plan:
         """Build a plan and make its output."""
-        plan = build_plan(QueryDefinition.model_validate(definition), self.catalog)
+        plan = self.replanned(**definition)
         with self.connect() as connection:
             if plan.output.kind == "table":
                 create_view(connection, plan.output)
@@ -81,8 +81,8 @@ class Launcher(Generic[H]):
         return plan
 
     def replanned(self, **definition: Any) -> Plan:
-        """Build the plan of an edited definition whose output exists."""
-        return build_plan(QueryDefinition.model_validate(definition), self.catalog)
+        """Build the plan of an edited definition whose output exists; it has four tasks unless it says otherwise."""
+        return build_plan(QueryDefinition.model_validate({"tasks": 4, **definition}), self.catalog)
 
     def launch(self, plan: Plan, identity: UUID, epoch: int, **options: Any) -> H:
         """Launch a query whose id and checkpoint id are ``identity``."""
