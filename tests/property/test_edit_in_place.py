@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -11,28 +10,35 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from engine.definition.queries import QueryDefinition
+from engine.definition.relations import StreamDefinition
 from engine.expressions.types.types import BIGINT, Schema
 from engine.frames.frames import OFFSET, OP, POS, TS
 from engine.operators.joins.grace_buffer import GraceBuffer
 from engine.operators.operators import BatchTime, Operator
 from engine.operators.pending.spans import MAX_SPANS, Span, bounded
 from engine.operators.suppression.suppress import TimeLimitSuppressor
+from engine.operators.tasks.pipeline import Pipeline
 from engine.operators.windows.hopping import WindowAggregator
 from engine.operators.windows.sessions.sessions import SessionAggregator
 from engine.operators.windows.sliding.sliding import SlidingAggregator
+from engine.plan.build import build_plan
+from engine.plan.catalog import source_entry
+from engine.plan.model import Plan
 from engine.plan.operators.aggregation import AggregateColumn
 from engine.plan.operators.suppression import TimeLimitSuppression
 from engine.plan.operators.windows import SessionAggregation, SlidingAggregation, WindowAggregation
 from engine.state.segments.memory import MemorySegmentStore
 from engine.state.segments.ports import SegmentStore
+from tests.batch_times import STREAMS, RunningTimes, unranked
 from tests.examples import examples
+from tests.property.clocked_runs import FEED, feed, in_order
 from tests.property.edit_model import GAP, SIZE, Grace, Model, Out, Sessions, TimeLimit, Tumbling, outcomes
 
 _COLUMNS = Schema((("key", BIGINT), ("number", BIGINT)))
 _ROWS = (AggregateColumn("rows", "count", None),)
 _GROUP = (("key", "key"),)
 _US = 1000
-RELEASE = BatchTime(now_ms=0, position=10_000, is_release=True)
 
 
 def frame(times: Sequence[int], first: int, key: Callable[[int], int] = lambda _: 0) -> pl.DataFrame:
@@ -41,9 +47,8 @@ def frame(times: Sequence[int], first: int, key: Callable[[int], int] = lambda _
         POS: list(places), TS: list(times), OP: [0] * len(times), "_key_hash": [0] * len(times), OFFSET: list(places),
         "key": [key(ts) for ts in times], "number": list(times),
     }  # fmt: skip
-    return pl.DataFrame(
-        columns, schema={POS: pl.Int64, TS: pl.Int64, OP: pl.Int8, "_key_hash": pl.UInt64, OFFSET: pl.Int64, **_COLUMNS.polars()}
-    )
+    schema = {POS: pl.Int64, TS: pl.Int64, OP: pl.Int8, "_key_hash": pl.UInt64, OFFSET: pl.Int64, **_COLUMNS.polars()}
+    return unranked(pl.DataFrame(columns, schema=schema))
 
 
 class _Join(Operator):
@@ -54,7 +59,7 @@ class _Join(Operator):
         self._buffer = GraceBuffer(grace, "drop", state, store)
 
     def run(self, rows: pl.DataFrame, moment: BatchTime) -> list[Out]:
-        due = self._buffer.process(rows, None, moment.position, moment.step_ms)
+        due = self._buffer.process(rows, None, moment)
         return [Out(ts, ts, 1) for ts in due.frame.get_column(TS)]
 
     def snapshot(self) -> dict[str, Any]:
@@ -64,21 +69,27 @@ class _Join(Operator):
     def waiting(self) -> dict[str, list[Span]]:
         return {"j": self._buffer.spans}
 
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        return {"j": self._buffer.clock}
-
 
 class _Real:
-    """A real operator that shows its results as the models do."""
+    """A real operator that shows its results as the models do.
 
-    def __init__(self, kind: str, grace: int, state: Any, store: SegmentStore) -> None:
+    Args:
+        kind: which.
+        grace: its grace or limit.
+        state: what its snapshot was, or None.
+        store: where its rows live.
+        times: of the query, which an edit leaves as they are.
+    """
+
+    def __init__(self, kind: str, grace: int, state: Any, store: SegmentStore, times: RunningTimes) -> None:
         self.kind = kind
         self.name = "j" if kind == "grace" else "w"
         self.operator = _operator(kind, grace, state, store)
+        self._times = times
 
-    def run(self, times: Sequence[int], first: int, moment: BatchTime) -> list[Out]:
+    def run(self, times: Sequence[int], first: int, *, is_release: bool = False) -> list[Out]:
         rows = frame(times, first, (lambda ts: ts % 3) if self.kind == "limit" else lambda _: 0)
+        moment = self._times.at([rows], position=first + len(times), is_release=is_release)
         if isinstance(self.operator, _Join):
             return self.operator.run(rows, moment)
         output = self.operator.process(rows, {}, moment).frame
@@ -115,15 +126,15 @@ _DELAYS = {"grace": 0, "tumbling": 0, "sessions": GAP + 1, "limit": 0, "sliding"
 def test_results_after_an_edit_follow_the_rule(
     kind: str, before: list[int], after: list[int], graces: tuple[int, int], is_release: bool
 ) -> None:
-    store, model = MemorySegmentStore(), _MODELS[kind](graces[0])
-    old = _Real(kind, graces[0], None, store)
-    assert old.run(before, 0, BatchTime()) == outcomes(model, before, 0)
-    new = _Real(kind, graces[1], old.operator.snapshot(), store)
+    store, model, query = MemorySegmentStore(), _MODELS[kind](graces[0]), RunningTimes()
+    old = _Real(kind, graces[0], None, store, query)
+    assert old.run(before, 0) == outcomes(model, before, 0)
+    new = _Real(kind, graces[1], old.operator.snapshot(), store, query)
     model.grace = graces[1]
     if is_release:
-        assert new.run([], 0, RELEASE) == model.release()
+        assert new.run([], 10_000, is_release=True) == model.release()
     first = 20_000
-    assert new.run(after, first, BatchTime()) == outcomes(model, after, first)
+    assert new.run(after, first) == outcomes(model, after, first)
 
 
 @pytest.mark.parametrize("kind", [*_MODELS, "sliding"])
@@ -132,12 +143,12 @@ def test_results_after_an_edit_follow_the_rule(
 def test_what_an_edit_lets_go_at_once_is_within_the_bounds_that_waiting_tells(
     kind: str, before: list[int], graces: tuple[int, int]
 ) -> None:
-    store = MemorySegmentStore()
-    old = _Real(kind, graces[0], None, store)
+    store, query = MemorySegmentStore(), RunningTimes()
+    old = _Real(kind, graces[0], None, store, query)
     for place, ts in enumerate(before):
-        old.run([ts], place, BatchTime())
-    clock, spans = old.operator.clocks[old.name], old.operator.waiting[old.name]
-    gone = _Real(kind, graces[1], old.operator.snapshot(), store).run([], 0, RELEASE)
+        old.run([ts], place)
+    clock, spans = query.times.get(STREAMS), old.operator.waiting[old.name]
+    gone = _Real(kind, graces[1], old.operator.snapshot(), store, query).run([], 10_000, is_release=True)
     until = -1 if clock is None else clock - graces[1] - _DELAYS[kind]
     least = sum(span.least for span in spans if span.high <= until)
     most = sum(span.most for span in spans if span.low <= until)
@@ -148,16 +159,81 @@ def test_what_an_edit_lets_go_at_once_is_within_the_bounds_that_waiting_tells(
 @settings(deadline=None, max_examples=examples(30))
 @given(rounds=st.lists(st.tuples(_TIMES, st.integers(0, 40), st.booleans()), max_size=5))
 def test_however_often_the_grace_changes_no_window_is_final_twice(kind: str, rounds: list[tuple[list[int], int, bool]]) -> None:
-    store = MemorySegmentStore()
+    store, query = MemorySegmentStore(), RunningTimes()
     state, shown, place = None, [], 0
     for times, grace, is_release in [*rounds, ([1000], 0, False)]:
-        operator = _Real(kind, grace, state, store)
+        operator = _Real(kind, grace, state, store, query)
         if is_release:
-            shown += operator.run([], 0, replace(RELEASE, position=place))
-        shown += operator.run(times, place + 1, BatchTime())
+            shown += operator.run([], place, is_release=True)
+        shown += operator.run(times, place + 1)
         place += len(times) + 2
         state = operator.operator.snapshot()
     assert len({(out.start, out.end) for out in shown}) == len(shown)
+
+
+_ROUNDS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.sampled_from(["s", "s", "r"]), st.sampled_from("abcdefg"), st.integers(0, 80)), max_size=6),
+        st.none() | st.integers(0, 40),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=8,
+)
+"""Batches: records of streams (stream, key, event time), the grace from then on (None: as before), whether what is due goes at once."""
+
+
+def _edited(kind: str, grace: int, tasks: int) -> Plan:
+    """A query whose grace an edit in place changes."""
+    grouped = {"group_by": ["s.k"], "aggregate": {"rows": "count(*)"}, "suppress": {"mode": "until_window_closes"}}
+    windows: dict[str, Any] = {
+        "tumbling": {"type": "tumbling", "size": "10ms"}, "sessions": {"type": "session", "gap": "5ms"},
+        "sliding": {"type": "sliding", "difference": "10ms"},
+    }  # fmt: skip
+    body: dict[str, Any] = {"name": "q", "tasks": tasks, "from": {"stream": "s"}, "into": {"stream": "out"}}
+    if kind in windows:
+        body |= grouped | {"window": {**windows[kind], "grace": f"{grace}ms"}}
+    elif kind == "changes":
+        body |= grouped | {"window": {"type": "hopping", "size": "10ms", "advance": "5ms", "grace": f"{grace}ms"}}
+        del body["suppress"]
+    else:
+        within = {"before": "5ms", "after": "5ms", "grace": f"{grace}ms"}
+        body |= {"joins": [{"stream": "r", "type": "left" if kind == "left" else "inner", "on": "s.k = r.k", "within": within}]}
+        if kind == "inner":
+            # What is joined late is late for the windows behind it, whose time an edit never takes back (P15).
+            body |= {**grouped, "window": {"type": "tumbling", "size": "10ms"}}
+        else:
+            body["select"] = {"k": "s.k", "found": "r.v"}
+    return build_plan(QueryDefinition.model_validate(body), _CATALOG)
+
+
+_CATALOG = {
+    name: source_entry(name, StreamDefinition.model_validate({"key": ["k"], "columns": {"k": "string", "v": "bigint"}, "connector": FEED}))
+    for name in ("s", "r")
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["tumbling", "sessions", "sliding", "changes", "left", "inner"])
+@settings(deadline=None, max_examples=examples(40))
+@given(rounds=_ROUNDS, tasks=st.sampled_from([2, 3, 7]))
+def test_an_edit_does_the_same_whatever_the_number_of_tasks(kind: str, rounds: list[Any], tasks: int) -> None:
+    """T1, W6: what has closed belongs to the query, so a task that had nothing to close judges by it, too."""
+
+    def run(tasks: int) -> tuple[list[Any], list[Any]]:
+        stores: dict[tuple[int, int], MemorySegmentStore] = {}
+        grace, offset, state = 0, 0, None
+        rows, late = [], []
+        for records, new_grace, is_release in [*rounds, ([("s", "a", 500), ("r", "a", 500)], None, False)]:
+            grace = grace if new_grace is None else new_grace
+            own = _edited(kind, grace, tasks)
+            pipeline = Pipeline(own, state, lambda *place: stores.setdefault(place, MemorySegmentStore()))
+            step = pipeline.process(feed(own, records, offset), is_release=is_release and new_grace is not None)
+            state, offset = pipeline.snapshot(), offset + len(records)
+            rows += in_order(step)
+            late += sorted(map(repr, step.late.drop("offset").rows()))
+        return rows, late
+
+    assert run(tasks) == run(1)
 
 
 @settings(deadline=None)

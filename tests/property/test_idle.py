@@ -20,9 +20,9 @@ from engine.plan.model import Plan
 from engine.sources.shaping import for_input
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
+from tests.property.clocked_runs import FEED, feed
 
 IDLE_MS = 1_000
-FEED = {"type": "log", "feed": "all", "partitions": 1}
 
 
 def plan() -> Plan:
@@ -164,18 +164,6 @@ def taken(step: Any, counters: dict[tuple[str, str], int]) -> list[tuple[Any, ..
     for name, count in step.counters.items():
         counters[name] = counters.get(name, 0) + count
     return [row for changes in step.changes for row in changes.rows()]
-
-
-def feed(plan: Plan, given: list[tuple[str, str, int]], first: int) -> list[Slice]:
-    """Records of the one feed, as its inputs read them."""
-    slices = []
-    for item in plan.inputs:
-        rows = [(key, key, ts, ts, 0, first + i) for i, (name, key, ts) in enumerate(given) if name == item.relation.name]
-        schema = {"k": pl.String, "j": pl.String, "v": pl.Int64, "_ts": pl.Int64, "_op": pl.Int8, "_offset": pl.Int64}
-        frame = pl.DataFrame(rows, schema=schema, orient="row")
-        if rows:
-            slices.append(Slice(item.index, item.feed.name, 0, for_input(frame, item)))
-    return slices
 
 
 def query(own: Plan = PLAN) -> Pipeline:
