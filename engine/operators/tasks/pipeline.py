@@ -6,7 +6,7 @@ for the next goes to the task of its key's hash, as ``engine.spark`` sends it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ class Step:
         self.late: pl.DataFrame = empty_late()
         self.counters: Counters = {}
         self.wakes_at_ms: int | None = None
-        self.dues: list[dict[str, int]] = []
+        self.dues: list[Mapping[str, int]] = []
         self.failure: EngineError | None = None
         self.lateness: dict[str, Counted] = {}
         self.clocks: dict[str, int] = {}
@@ -67,9 +67,11 @@ class Step:
         merge_counters(self.counters, emission.counters)
         self.failure = self.failure or emission.failure
         self.lateness = summed(self.lateness, emission.lateness)
-        known = [ms for ms in (self.wakes_at_ms, emission.wakes_at_ms) if ms is not None]
-        self.wakes_at_ms = min(known, default=None)
-        self.dues.append(emission.dues)
+
+    def add_waiting(self, wakes_at_ms: int | None, dues: Mapping[str, int]) -> None:
+        """Take over what waits in a task, which may have had nothing to do."""
+        self.wakes_at_ms = min((ms for ms in (self.wakes_at_ms, wakes_at_ms) if ms is not None), default=None)
+        self.dues.append(dues)
 
 
 class Pipeline:
@@ -84,6 +86,8 @@ class Pipeline:
     def __init__(self, plan: Plan, state: dict[str, Any] | None, store: Callable[[int, int], SegmentStore]) -> None:
         self._plan = plan
         self._times = QueryTimes.of_snapshot(None if state is None else state["times"])
+        # Of a task that was just built nothing is known: the definition may have been edited.
+        self._known: dict[tuple[int, int], tuple[int | None, Mapping[str, int]]] = {}
         self._stages = [
             [
                 build_task(stage, plan, None if state is None else state["tasks"][stage.index][task], store(stage.index, task))
@@ -106,7 +110,7 @@ class Pipeline:
         is_release: bool = False,
         lanes: Sequence[LaneReading] | None = None,
     ) -> Step:
-        """Handle one batch.
+        """Handle one batch. Tasks that get no records and have nothing due do nothing, as in ``engine.runtime.stages``.
 
         Args:
             slices: records of the plan's inputs, of all tasks together.
@@ -127,23 +131,27 @@ class Pipeline:
         }
         step.newest_head, step.order = order.newest_head, order
         step.clock_behind = order.between[-1][-1]
-        emitted: list[Emission] = []
+        emitted: list[tuple[int, Emission]] = []
         for stage in self._plan.stages:
             own = {item.index for item in self._plan.inputs if item.stage == stage.index}
             given = [item for item in raw if item.input_index in own]
-            given += [Slice(UPSTREAM, "", ordinal, each.changes) for ordinal, each in enumerate(emitted) if each.changes.height]
+            given += [Slice(UPSTREAM, "", ordinal, each.changes) for ordinal, each in emitted if each.changes.height]
             emitted = []
             for ordinal, task in enumerate(self._stages[stage.index]):
-                share = _share(given, ordinal, self._plan.tasks)
-                emitted.append(task.process(share, order, times.now_ms, is_release=is_release))
-                step.add(emitted[-1])
+                share, place = _share(given, ordinal, self._plan.tasks), (stage.index, ordinal)
+                if share or is_release or place not in self._known or task.is_due(order, times.now_ms):
+                    emission = task.process(share, order, times.now_ms, is_release=is_release)
+                    self._known[place] = emission.wakes_at_ms, emission.dues
+                    step.add(emission)
+                    emitted.append((ordinal, emission))
+                step.add_waiting(*self._known[place])
         wake = self._times.wakes_at_ms(self._plan, order, step.dues)
         known = [ms for ms in (step.wakes_at_ms, wake) if ms is not None]
         step.wakes_at_ms = min(known, default=None)
-        step.changes = [each.changes for each in emitted if each.changes.height]
+        step.changes = [each.changes for _, each in emitted if each.changes.height]
         step.late = step.late[place_order(step.late)]
-        step.causes = [each.causes for each in emitted if each.causes.height]
-        step.opened = [each.opened for each in emitted if each.opened.height]
+        step.causes = [each.causes for _, each in emitted if each.causes.height]
+        step.opened = [each.opened for _, each in emitted if each.opened.height]
         return step
 
 
