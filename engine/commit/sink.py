@@ -409,7 +409,8 @@ class Sink:
             return row_marks(rows, feed.next_sequence, emitted.told_ms)
         clock = order.between[-1][-1]
         causes = pl.concat([_causes(frame) for frame in frames]) if frames else pl.DataFrame(schema=CAUSES_SCHEMA)
-        marks = marks_of(causes, clock, order.heads, feed.next_sequence, feed.reached_ms, order.newest_head, emitted.told_ms)
+        reached = (feed.reached_ms, order.newest_head)
+        marks = marks_of(causes, clock, order.heads, feed.next_sequence, reached, emitted.told_ms)
         return replace(marks, wait_ms=marks.wait_ms + max(order.waits.values(), default=0))
 
     def _named(self, frames: Sequence[pl.DataFrame], counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:

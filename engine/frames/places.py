@@ -98,6 +98,12 @@ def levels(ranks: pl.Series) -> pl.Series:
     return _parts(ranks.fill_null(b""), sizes)[0]
 
 
+def are_released(ranks: pl.Series) -> Bools:
+    """Say which rows time released: these share a place."""
+    released: Bools = _ends(ranks) & _RELEASED > 0
+    return released
+
+
 def apart(frame: pl.DataFrame, ordinals: I64) -> pl.DataFrame:
     """Give the further rows that a record makes places of their own (T1b). What time released stays at one place.
 

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 from psycopg.rows import tuple_row
 
-from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Clock, clock_value, running_clock
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Clock, running_clock
 from engine.frames.frames import HEAD, POS, RANK, TS
 from engine.frames.places import is_further, place_order
 from engine.postgres.postgres import Connection
@@ -59,39 +59,44 @@ def marks_of(
     clock: Clock,
     heads_at: Callable[[I64], I64],
     next_number: int,
-    reached_ms: int | None,
-    newest_head: int | None,
+    reached: tuple[int | None, int | None],
     told_ms: int | None,
 ) -> Marks:
-    """Return the marks of a batch.
+    """Return the marks of a batch. Where it begins and ends does not show in them.
 
     Args:
         causes: of all rows of the batch (``engine.log.sequence.CAUSES``), in any order.
         clock: the time behind the last operator.
         heads_at: how far the merge had come with positions (``BatchOrder.heads``).
         next_number: the number of the batch's first row.
-        reached_ms: how far the merge had come before the batch; None before the first record.
-        newest_head: how far it has come with the batch's records; None where the batch brought none.
-        told_ms: the time of the last mark; None: there is none. After an edit that lengthens a wait, the time behind the last operator has
-            to reach it again before there are marks (P15).
+        reached: how far the merge had come before the batch, None before the first record; and how far it has come with the batch's records,
+            None where the batch brought none.
+        told_ms: the time of the last mark before the batch; None: there is none. After an edit that lengthens a wait,
+            the time behind the last operator has to reach it again before there are marks (P15).
     """
     rows = causes[place_order(causes)]
     places = rows.get_column(POS).to_numpy()
     further = is_further(rows.get_column(RANK))
+    # A row that stands behind the place of its record has the number behind that of the place.
     own = 2 * places + (0 if further is None else further)
-    positions = _rises(clock, places)
-    times = clock.upto(positions)
-    before = np.maximum(np.append(clock.begin, times[:-1]), clock_value(told_ms))
-    is_risen = times > before
-    positions, times, before = positions[is_risen], times[is_risen], before[is_risen]
-    numbers = np.searchsorted(own, 2 * positions, "right")
-    stands_behind = (numbers > 0) & (own[numbers - 1] == 2 * positions) if len(own) else np.zeros(len(numbers), np.bool_)
-    is_before_row = (numbers < len(own)) & np.append(numbers[1:] != numbers[:-1], True)[: len(numbers)]
-    is_told = stands_behind | is_before_row | (times // TOLD_EVERY_MS > before // TOLD_EVERY_MS)
-    floor = BEFORE_ALL_TIME if reached_ms is None else reached_ms
-    heads = np.maximum(heads_at(positions[is_told]), floor)
-    heads[heads == AFTER_ALL_TIME] = max(floor, BEFORE_ALL_TIME if newest_head is None else newest_head)
-    return Marks(next_number + numbers[is_told], np.maximum.accumulate(heads), times[is_told], clock.wait_ms)
+    firsts = np.flatnonzero(np.append(True, own[1:] != own[:-1])[: len(own)])
+    rises = _rises(clock, places)
+    behind = np.searchsorted(own, 2 * rises, "right")
+    risen, before = clock.upto(rises), clock.before(rises)
+    has_row = behind > np.searchsorted(own, 2 * rises, "left")
+    is_told = (risen > before) & (has_row | (risen // TOLD_EVERY_MS > before // TOLD_EVERY_MS))
+    rises = rises[is_told]
+    stands = np.concatenate([2 * own[firsts], 4 * rises + 1])
+    order = np.argsort(stands)
+    positions = np.concatenate([places[firsts], rises])[order]
+    numbers = np.concatenate([firsts, behind[is_told]])[order]
+    at_rows = np.where(own[firsts] % 2 == 0, clock.before(places[firsts]), clock.upto(places[firsts]))
+    told, times = running_clock(told_ms, np.concatenate([at_rows, risen[is_told]])[order])
+    is_new = times > told
+    reached_ms, newest_head = (BEFORE_ALL_TIME if ms is None else ms for ms in reached)
+    heads = np.maximum(heads_at(positions[is_new]), reached_ms)
+    heads[heads == AFTER_ALL_TIME] = max(reached_ms, newest_head)
+    return Marks(next_number + numbers[is_new], np.maximum.accumulate(heads), times[is_new], clock.wait_ms)
 
 
 def row_marks(rows: pl.DataFrame, next_number: int, told_ms: int | None) -> Marks:
@@ -147,13 +152,10 @@ def read_marks(connection: Connection, feed_id: int, start: int, end: int, until
 
 
 def _rises(clock: Clock, places: I64) -> I64:
-    """Return positions at which time rises: all those of records; of the silence those around rows, and the first of each second."""
+    """Return positions at which time rises: all those of records; of the silence those of rows, and the first of each second."""
     found = [clock.places]
     if clock.silence_ms and clock.start != BEFORE_ALL_TIME:
-        last = clock.first + clock.silence_ms - 1
-        silent = places[clock.is_silence(places)]
         seconds = np.arange(clock.begin // TOLD_EVERY_MS + 1, clock.end // TOLD_EVERY_MS + 1) * TOLD_EVERY_MS
         reached = clock.reached(seconds)
-        found += [silent, silent - 1, reached[(reached < NEVER) & (reached <= last)], np.array([last])]
-        found = [part[(part >= clock.first)] for part in found]
+        found += [places[clock.is_silence(places)], reached[clock.is_silence(reached)]]
     return np.unique(np.concatenate(found))

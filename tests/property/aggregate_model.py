@@ -467,8 +467,8 @@ class TableGroups:
                 results = {**values(held, self.columns, is_table=True), "trace": self.traces[group], **lists}
                 if any_full := full(results, self.columns):
                     self.counters["collection_full"] += any_full
-                is_second = new is not None and old is not None and new.group != old.group and group == new.group
-                at = 10 * place, b"\1\0\0\0\1\0" if is_second else None
+                second = b"\1\0\0\0\1\0\0" if new is not None and group == new.group else b"\0\2"
+                at = 10 * place, second if len(touched) > 1 else None
                 self.outputs.append(_output(at, place, group, self.times[group], op, results))
 
     def _trace(self, group: str, old: Row | None, new: Row | None) -> None:

@@ -54,7 +54,7 @@ class Place(NamedTuple):
         before = b"".join(b"\1" + level.to_bytes(4, "big") for level in self.levels)
         if self.index is not None:
             return before + b"\0\1" + self.index.to_bytes(8, "big") + b"\1"
-        return before + b"\0" if before else None
+        return before + b"\0\0" if before else None
 
 
 class Order(NamedTuple):

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
-import numpy as np
-import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from engine.definition.queries import QueryDefinition
-from engine.frames.frames import POS, RANK
-from engine.log.sequence import numbered
-from engine.operators.tasks.order import LaneReading, Slice, declared_indices, lane_of
-from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
-from engine.plan.model import Input, Plan
-from engine.sources.lane_times import LaneTimes
-from engine.sources.shaping import for_input
-from engine.state.segments.memory import MemorySegmentStore
+from engine.plan.model import Plan
 from tests.examples import examples
-from tests.stored.kinds import CATALOG, KINDS, MINUTE_MS, SOURCES
+from tests.property.chains import stream_chains, table_chains
+from tests.property.query_runs import Made, QueryRun, Record, merges
+from tests.stored.kinds import CATALOG, KINDS
 
 _REKEYED: dict[str, Any] = {
     "from": {"stream": "s"}, "joins": [{"table": "v", "as": "j", "on": "s.k = j.k", "type": "left", "grace": "10m"}],
@@ -52,144 +46,135 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
         "group_by": ["i.n"], "window": {"type": "tumbling", "size": "10m", "grace": "0s"},
         "aggregate": {"rows": "count(*)", "total": "sum(s.n)"}, "suppress": {"mode": "until_window_closes"}, "into": {"table": "out"},
     },
+    "answers_then_groups": {
+        "from": {"table": "u"}, "joins": [{"table": "e", "as": "j", "on": "u.g = j.g", "type": "left"}],
+        "group_by": ["j.n"], "aggregate": {"rows": "count(*)", "total": "sum(u.n)"}, "into": {"table": "out"},
+    },
     **{name: body for name, body in KINDS.items() if name not in ("wall_clock", "idle")},
 }  # fmt: skip
 
 SEVERAL_STAGES = [
-    "join_then_rekeyed_window", "join_then_rekeyed_window_changes", "streams_then_rekeyed_session", "three_stages", "two_joins",
-    "joined_windows", "foreign_key", "table_aggregate", "versioned_aggregate",
+    "join_then_rekeyed_window", "join_then_rekeyed_window_changes", "streams_then_rekeyed_session", "three_stages", "answers_then_groups",
+    "two_joins", "joined_windows", "foreign_key", "table_aggregate", "versioned_aggregate",
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Record:
-    """A record with its place in the merge of all lanes."""
-
-    relation: str
-    partition: int
-    offset: int
-    head: int
-    ts: int
-    row: dict[str, Any]
-    is_delete: bool
+def planned(name: str) -> Plan:
+    return build_plan(QueryDefinition.model_validate({"name": "q", **DEFINITIONS[name]}), CATALOG)
 
 
-Rows = list[tuple[Any, ...]]
+def made_of(
+    plan: Plan, records: Sequence[Record], cuts: Sequence[int], tasks: Sequence[int] = (1,), chance: random.Random | None = None
+) -> Made:
+    """Return everything a query makes of batches.
 
-rows = st.fixed_dictionaries({
-    "k": st.sampled_from("abc"), "g": st.sampled_from("XY"), "n": st.integers(0, 3), "x": st.sampled_from([0.5, 1.0]),
-})  # fmt: skip
-lanes = st.lists(st.tuples(st.integers(0, 25), rows, st.booleans()), max_size=16)
-
-
-def planned(name: str, tasks: int) -> Plan:
-    return build_plan(QueryDefinition.model_validate({"name": "q", "tasks": tasks, **DEFINITIONS[name]}), CATALOG)
-
-
-@st.composite
-def merges(draw: st.DrawFn, plan: Plan) -> list[Record]:
-    """Records of everything that a plan reads, in the order of the merge."""
-    declared = declared_indices(plan.inputs)
-    found: list[tuple[int, int, Record]] = []
-    for name in sorted({item.relation.name for item in plan.inputs}):
-        kind, body = SOURCES[name]
-        for partition in range(draw(st.integers(1, 2))):
-            given_records = draw(lanes)
-            heads = accumulate((minute for minute, _, _ in given_records), max)
-            for offset, (head, (minute, row, flag)) in enumerate(zip(heads, given_records, strict=True)):
-                is_delete = kind == "table" and flag and row["n"] == 0
-                own = {column: row[column] if column in body["key"] or not is_delete else None for column in body["columns"]}
-                lane = lane_of(declared[CATALOG[name].feed.name], partition)
-                found.append((head, lane, Record(name, partition, offset, head * MINUTE_MS, minute * MINUTE_MS, own, is_delete)))
-    return [record for _, _, record in sorted(found, key=lambda each: (each[0], each[1], each[2].offset))]
-
-
-def accepted(item: Input, partition: int, records: Sequence[Record]) -> pl.DataFrame | None:
-    """What an input's relation has in one partition."""
-    own = [each for each in records if each.relation == item.relation.name and each.partition == partition]
-    if not own:
-        return None
-    return pl.DataFrame([each.row for each in own], schema=item.relation.columns.polars(), orient="row").with_columns(
-        pl.Series("_ts", [each.ts for each in own], dtype=pl.Int64),
-        pl.Series("_op", [int(each.is_delete) for each in own], dtype=pl.Int8),
-        pl.Series("_offset", [each.offset for each in own], dtype=pl.Int64),
-    )
-
-
-def batch_of(plan: Plan, records: Sequence[Record]) -> tuple[list[Slice], list[LaneReading]]:
-    """A batch as the readers hand it out: records, and where head and time rise, the heads those of the whole lane."""
-    made, lanes = [], []
-    for feed in dict.fromkeys(item.feed.name for item in plan.inputs):
-        inputs = [item for item in plan.inputs if item.feed.name == feed]
-        for partition in (0, 1):
-            own = sorted(
-                {
-                    (each.offset, each.head)
-                    for each in records
-                    if CATALOG[each.relation].feed.name == feed and each.partition == partition
-                }
-            )
-            if not own:
-                continue
-            times = LaneTimes(None, own[0][0])
-            times.add_times(*(np.array(column, np.int64) for column in zip(*own, strict=True)))
-            for item in inputs:
-                frame = accepted(item, partition, records)
-                if frame is not None:
-                    times.add_records(item, frame)
-                    made.append(Slice(item.index, feed, partition, for_input(frame, item)))
-            lanes.append(times.reading(feed, partition, own[-1][0] + 1))
-    return made, lanes
-
-
-def made_of(plan: Plan, records: Sequence[Record], cuts: Sequence[int]) -> tuple[Rows, Rows]:
-    """Return everything a query makes of batches: rows with their heads by number, and what is late, in its order."""
-    pipeline = Pipeline(plan, None, lambda _stage, _task: MemorySegmentStore())
-    reached_ms: int | None = None
-    made, late = [], []
-    for start, stop in pairwise([0, *cuts, len(records)]):
-        slices, lanes = batch_of(plan, records[start:stop])
-        step = pipeline.process(slices, lanes=lanes)
-        numbers = numbered(step.causes, reached_ms, step.newest_head)
-        reached_ms = numbers.reached_ms
-        batch = [
-            (number, head, *map(repr, row))
-            for frame, own, heads in zip(step.changes, numbers.sequences, numbers.heads, strict=True)
-            for number, head, row in zip(own.tolist(), heads.tolist(), frame.rows(), strict=True)
-        ]
-        assert sorted(number for number, *_ in batch) == list(range(len(batch)))
-        made += [row for _, *row in sorted(batch)]
-        late += [tuple(map(repr, row)) for row in step.late.drop("offset", POS, RANK).rows()]
-    heads = [row[0] for row in made]
+    Args:
+        plan: the query's.
+        records: in the order of the merge.
+        cuts: where batches end.
+        tasks: how many there are in the first batch, in the second one and so on, the last number in all others.
+        chance: see ``QueryRun``; it also says before which batches the query is restarted.
+    """
+    run = QueryRun(plan, tasks[0], chance)
+    for number, (start, stop) in enumerate(pairwise([0, *cuts, len(records)])):
+        if number and (number < len(tasks) or (chance is not None and chance.random() < 0.3)):
+            run.restart(tasks[min(number, len(tasks) - 1)])
+        run.process(records[start:stop])
+    heads = [head for _, head, *_ in run.made.rows]
     assert heads == sorted(heads), "how far the merge has come never falls along the numbers"
-    return [tuple(row) for row in made], late
+    return run.made
 
 
-def check_tasks_and_cuts(name: str, data: st.DataObject) -> None:
-    """Neither the number of tasks nor where batches end shows in rows, their order, or what is late, nor its order (P4)."""
-    records = data.draw(merges(planned(name, 1)), label="records")
-    places = st.sets(st.integers(1, max(len(records) - 1, 1)), max_size=6)
-    cuts = sorted(data.draw(places, label="cuts")) if len(records) > 1 else []
-    expected = made_of(planned(name, 1), records, [])
-    assert made_of(planned(name, 1), records, range(1, len(records))) == expected
-    for tasks in (2, 3, 7):
-        assert made_of(planned(name, tasks), records, cuts) == expected
+GRACE = "as much as the disorder"
+"""Stands for a grace until the records of a test are known."""
+
+TASKS = st.lists(st.sampled_from([1, 2, 3, 7]), min_size=1, max_size=4)
+
+
+def check_tasks_and_cuts(plan: Plan, data: st.DataObject) -> Made:
+    """Neither the number of tasks nor where batches end shows in rows, their order, what is late, or what a reader is told (P4)."""
+    records = data.draw(merges(plan), label="records")
+    expected = made_of(plan, records, [])
+    by_record = made_of(plan, records, range(1, len(records)))
+    same(by_record, expected)
+    for _ in range(2):
+        places = st.sets(st.integers(1, max(len(records) - 1, 1)), max_size=6)
+        cuts = sorted(data.draw(places, label="cuts")) if len(records) > 1 else []
+        tasks, seed = data.draw(TASKS, label="tasks"), data.draw(st.integers(0, 1 << 32), label="seed")
+        same(made_of(plan, records, cuts, tasks, random.Random(seed)), expected)
+    return expected
+
+
+def same(made: Made, expected: Made) -> None:
+    assert made.rows == expected.rows
+    assert made.late == expected.late
+    assert made.events == expected.events
+    assert made.marks == expected.marks
 
 
 @pytest.mark.parametrize("name", SEVERAL_STAGES)
 @settings(max_examples=examples(15))
 @given(st.data())
 def test_results_of_several_stages_are_those_of_the_merge_record_by_record(name: str, data: st.DataObject) -> None:
-    check_tasks_and_cuts(name, data)
+    check_tasks_and_cuts(planned(name), data)
 
 
 @pytest.mark.parametrize("name", [name for name in DEFINITIONS if name not in SEVERAL_STAGES])
 @settings(max_examples=examples(4))
 @given(st.data())
 def test_results_of_one_stage_too(name: str, data: st.DataObject) -> None:
-    check_tasks_and_cuts(name, data)
+    check_tasks_and_cuts(planned(name), data)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.one_of(stream_chains(), stream_chains(), table_chains()), st.data())
+def test_results_of_any_chain_are_those_of_the_merge_record_by_record(body: dict[str, Any], data: st.DataObject) -> None:
+    plan = build_plan(QueryDefinition.model_validate({"name": "q", **body}), CATALOG)
+    for stage in plan.stages:
+        event(" > ".join(type(operator).__name__ for operator in stage.operators))
+    check_tasks_and_cuts(plan, data)
+
+
+def of_chain(body: dict[str, Any], grace: str) -> Plan:
+    """Plan a chain of which every operator has this grace."""
+    text = json.dumps({"name": "q", **body}).replace(GRACE, grace)
+    return build_plan(QueryDefinition.model_validate(json.loads(text)), CATALOG)
+
+
+def disorder_ms(records: Sequence[Record]) -> int:
+    """How far a record of a stream is at most behind the time of the streams."""
+    own = [record for record in records if CATALOG[record.relation].relation.kind == "stream"]
+    time_ms = most_ms = 0
+    for record in own:
+        most_ms = max(most_ms, time_ms - record.ts)
+        time_ms = time_ms if record.is_delete else max(time_ms, record.ts)
+    return most_ms
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(stream_chains(GRACE), TASKS, st.data())
+def test_graces_that_take_up_the_disorder_of_the_sources_leave_nothing_late(
+    body: dict[str, Any], tasks: list[int], data: st.DataObject
+) -> None:
+    """P15."""
+    records = data.draw(merges(of_chain(body, "0s")), label="records")
+    made = made_of(of_chain(body, f"{disorder_ms(records)}ms"), records, [len(records) // 2] if len(records) > 1 else [], tasks)
+    assert made.late == []
 
 
 def test_these_have_several_stages() -> None:
-    assert [name for name in DEFINITIONS if len(planned(name, 2).stages) > 1] == SEVERAL_STAGES
-    assert len(planned("three_stages", 2).stages) == 3
+    assert [name for name in DEFINITIONS if len(planned(name).stages) > 1] == SEVERAL_STAGES
+    assert len(planned("three_stages").stages) == 3
+
+
+def test_a_rise_without_a_row_is_told_before_the_next_row_wherever_a_batch_ends() -> None:
+    """P14: where the row stands, since a reader cannot know of it before."""
+    plan = planned("filtered_stream")
+    at = [(5_000, 0), (5_001, 0), (4_000, 2), (5_003, 0), (5_002, 2), (7_001, 0)]
+    records = [
+        Record("s", 0, offset, max(ts for ts, _ in at[: offset + 1]), ts, {"k": "a", "g": "X", "n": n, "x": 1.0}, False)
+        for offset, (ts, n) in enumerate(at)
+    ]
+    expected = [(0, 5_000, 5_000), (0, 5_001, 5_001), (1, 5_003, 5_003), (2, 7_001, 7_001)]
+    for cuts in ([], [1], [2], [3], [4], [5], [1, 2, 3, 4, 5]):
+        assert made_of(plan, records, cuts).marks == expected

@@ -101,13 +101,13 @@ class MemoryFeed:
             return
         yield found[0]
 
-    def marks(self, start: int, end: int) -> Marks:
-        """Return the marks before the records ``[start, end]``."""
+    def marks(self, start: int, end: int, cut_ms: int | None) -> Marks:
+        """Return the marks before the records ``[start, end)``, and those before the next one that a batch reads which is cut there."""
         names = ("numbers", "heads", "times")
         numbers, heads, times = (
             np.concatenate([np.empty(0, np.int64), *(getattr(each, name) for each in self._marks)]) for name in names
         )
-        own = (numbers >= start) & (numbers <= end)
+        own = (numbers >= start) & ((numbers < end) | ((numbers == end) & (True if cut_ms is None else heads < cut_ms)))
         return Marks(numbers[own], heads[own], times[own], max((each.wait_ms for each in self._marks), default=0))
 
     def newest(self, partition: int, start: int, end: int) -> int | None:

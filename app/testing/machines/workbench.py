@@ -173,7 +173,7 @@ class _Query:
             if item == inputs[0]:
                 lanes[name, partition].add_times(*self._feeds[name].heads(partition, start, end))
                 if item.feed.is_derived:
-                    lanes[name, partition].add_marks(self._feeds[name].marks(start, end), inputs)
+                    lanes[name, partition].add_marks(self._feeds[name].marks(start, end, admitted.cut_ms), inputs)
             for frame in self._feeds[name].read(item.source_name, partition, start, end):
                 accepted = frame if item.part_of is None else _of_part(frame, item, now_ms)
                 if accepted.height:
@@ -213,9 +213,8 @@ class _Query:
         feed = self._feeds[derived_entry(self.plan).feed.name]
         numbers = numbered(step.causes, feed.reached_ms, step.newest_head)
         causes = pl.concat(step.causes) if step.causes else pl.DataFrame(schema=CAUSES_SCHEMA)
-        marks = marks_of(
-            causes, step.clock_behind, step.order.heads, feed.ends[0], feed.reached_ms, step.newest_head, feed.told_ms
-        )
+        reached = (feed.reached_ms, step.newest_head)
+        marks = marks_of(causes, step.clock_behind, step.order.heads, feed.ends[0], reached, feed.told_ms)
         feed.append_rows(self.plan.output.name, step.changes, numbers, marks)
         if not step.changes:
             return None

@@ -23,9 +23,9 @@ def at(*positions: int) -> pl.DataFrame:
     )
 
 
-def made(rows: pl.DataFrame, clock: Clock, told_ms: int | None = None) -> list[tuple[int, int]]:
+def made(rows: pl.DataFrame, clock: Clock, told_ms: int | None = 10) -> list[tuple[int, int]]:
     """Return the number of the row behind each mark, and its time; the first row has the number 100."""
-    found = marks_of(rows, clock, lambda places: 10 * places, 100, None, None, told_ms)
+    found = marks_of(rows, clock, lambda places: 10 * places, 100, (None, None), told_ms)
     return list(zip(found.numbers.tolist(), found.times.tolist(), strict=True))
 
 
@@ -46,6 +46,12 @@ def test_marks_stand_before_the_first_row_of_a_place_and_behind_the_row_that_rai
     positions: tuple[int, ...], expected: list[tuple[int, int]]
 ) -> None:
     assert made(at(*positions), CLOCK) == expected
+
+
+def test_a_rise_of_a_batch_without_rows_is_told_before_the_next_row_at_its_place() -> None:
+    assert made(at(0, 1), CLOCK, told_ms=8) == [(100, 10), (102, 20)]
+    found = marks_of(at(3), Clock(start=10, first=3), lambda places: 10 * places, 100, (25, None), 8)
+    assert (found.times.tolist(), found.heads.tolist()) == ([10], [30])
 
 
 def test_time_without_rows_is_told_at_each_full_second() -> None:

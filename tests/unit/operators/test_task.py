@@ -135,7 +135,7 @@ def test_a_late_row_shows_any_type_and_at_most_so_much() -> None:
     frame = pl.DataFrame(
         {"_ts": [1, 2], "_offset": [0, 1], "b": [b"\x00\xff", None], "n": [{"a": [b"x"], "b": 1}, None], "s": ["é" * 9000, ""]},
         schema={"_ts": pl.Int64, "_offset": pl.Int64, "b": BYTES.polars, "n": nested, "s": pl.String},
-    )
+    ).with_columns(pl.Series("_pos", [0, 1]), pl.lit(None, pl.Binary).alias("_rank"))
     first, second = late_rows(frame, "w", "late_dropped", None)["record"]
     assert first.startswith('{"b":"AP8=","n":{"a":["eA=="],"b":1},"s":"é')
     assert len(first) == 4096
