@@ -166,8 +166,9 @@ class QueryTimes:
                 continue
             due = least.get(name)
             due_at = [moment for moment in moments if due is not None and moment[1] >= due]
-            # The newest one is handed on although nothing waits for it: who reads the result waits for its time.
-            wakes += [handed_on_at(moment, wait) for moment in [*due_at[:1], *moments[-1:]]]
+            # Who reads the result waits for its time, also where nothing waits here. In a silence there is a newer one at each look.
+            newest = moments[-1:] if plan.idle_after_ms is None else []
+            wakes += [handed_on_at(moment, wait) for moment in [*due_at[:1], *newest]]
             if due is not None and not due_at:
                 source, time = before.timed_by or STREAMS, before.behind(*operator.waits).source_time(due)
                 least[source] = min(time, least.get(source, time))
