@@ -59,6 +59,8 @@ DEFINITION_TEXTS: _Texts = {
     "retention_below_size_plus_grace": ("Windows would be removed before they are final.", "Raise `retention`, or leave it out."),
     "retention_without_table": ("The retention is for a table's windows.", "Leave it out, or write a table."),
     "secret_key_missing": ("A secret cannot be stored without SLACKWATER_SECRET_KEY.", "Set it, or use `env:NAME` or `file:PATH`."),
+    "slowest_without_clock": ("The query does not use stream time.", "Leave `clock` out."),
+    "slowest_without_idle": ("A partition without further records would hold stream time back.", "Give `idle.after` as well."),
     "start_needs_stream": ("A table is read from its beginning.", "Use `earliest`."),
     "stored_by_newer_version": ("A newer version stored this.", "Run that version, or replace the definition."),
     "suppress_needs_table": ("A record of a stream does not replace an earlier one.", "Aggregate, or leave `suppress` out."),

@@ -87,6 +87,7 @@ QUERY: dict[str, Any] = {
         "suppress": {"mode": "until_window_closes", "limit": None, "buffer": None, "event_driven": False},
         "select": None,
         "idle": None,
+        "clock": "fastest",
         "into": {
             "stream": None,
             "table": "delays_by_airport",

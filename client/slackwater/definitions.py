@@ -331,4 +331,5 @@ class QueryDefinition(Definition):
     suppress: Suppress | _Absent = ABSENT
     select: Mapping[str, str] | _Absent | None = ABSENT
     idle: Idle | _Absent | None = ABSENT
+    clock: Literal["fastest", "slowest"] | _Absent = ABSENT
     late_records: LateRecordsKept | _Absent = ABSENT

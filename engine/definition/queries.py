@@ -359,6 +359,12 @@ class QueryDefinition(Model):
     idle: Idle | None = Field(
         default=None, description="Let stream time follow the wall clock where input is silent; absent: it stands still."
     )
+    clock: Literal["fastest", "slowest"] = Field(
+        default="fastest",
+        description="How stream time rises where its streams have several partitions: `fastest`: with the greatest event time of all; "
+        "`slowest`: with the least, over the partitions, of the greatest event time read of each. A partition that has been at its end for "
+        "`idle.after` does not count until its next record; so `slowest` needs `idle`.",
+    )
     into: Into = Field(description="The stream or table that it writes.")
     late_records: LateRecordsKept = Field(
         default=LateRecordsKept(), description="Which late records are kept for reading: how many, and for how long."

@@ -99,6 +99,7 @@ class Clock:
         waits: of the operators before this one, from the sources or from ``timed_by`` on.
         timed_by: names the last operator before this one that waits by the wall clock (T11); None: time is that of the sources.
         waited_ms: how far behind the sources the time behind ``timed_by`` is at most.
+        has_jump: at one place between the silence and the records time rises because a partition no longer counts (T12).
     """
 
     start: int = BEFORE_ALL_TIME
@@ -110,11 +111,17 @@ class Clock:
     waits: tuple[Wait, ...] = ()
     timed_by: str | None = None
     waited_ms: int = 0
+    has_jump: bool = False
 
     @property
     def wait_ms(self) -> int:
         """How far behind its sources it is at most (L of T1c)."""
         return self.waited_ms + sum(wait.ms for wait in self.waits)
+
+    @property
+    def jump_ms(self) -> int:
+        """By how much time rises where a partition no longer counts; of the sources' own clock."""
+        return int(self.times[0]) - self.start - self.silence_ms if self.has_jump else 0
 
     def handed_on(self, operator: str, wait_ms: int, begin: int, end: int, place: int) -> Clock:
         """Return the time behind an operator that waits by the wall clock (T11): it rises at one place, behind the batch's records.
@@ -225,8 +232,8 @@ class Clock:
         return self._handed(self.start + self._rises_ms)
 
     def is_silence(self, places: I64) -> Bools:
-        """Say which places are those of the silence (T10)."""
-        silent: Bools = (places >= self.first) & (places < self.first + self.silence_ms)
+        """Say which places are those of the silence, of the whole query (T10) or of a partition (T12)."""
+        silent: Bools = (places >= self.first) & (places < self.first + self.silence_ms + self.has_jump)
         return silent
 
     def source_time(self, time: int) -> int:

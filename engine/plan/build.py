@@ -263,9 +263,24 @@ _CLOCKED_SUPPRESSION = "until_time_limit"
 def check_effects(definition: QueryDefinition, problems: Problems) -> None:
     """Check options that the rest of the definition leaves without anything to act on.
 
-    Each is refused where it stands. Codes: ``idle_without_clock``, ``retention_without_table``, ``buffer_without_bound``.
+    Each is refused where it stands. Codes: ``idle_without_clock``, ``slowest_without_clock``, ``slowest_without_idle``,
+    ``retention_without_table``, ``buffer_without_bound``.
     """
-    if definition.idle is not None and not _has_clock(definition):
+    is_slowest, has_clock = definition.clock == "slowest", _has_clock(definition)
+    if is_slowest and not has_clock:
+        problems.add(
+            "/clock", "slowest_without_clock",
+            "`clock` says which partition makes stream time, and nothing in this query waits for event time: that would be a join's `grace` "
+            "or `within`, a window, or suppress mode until_time_limit. Leave `clock` out",
+        )  # fmt: skip
+    elif is_slowest and definition.idle is None:
+        problems.add(
+            "/clock", "slowest_without_idle",
+            "with `clock: slowest` a partition that gets no more records would hold stream time back for ever. Give `idle` as well, such as "
+            "`\"idle\": {\"after\": \"5m\"}` (in SQL `IDLE AFTER 5 MINUTES CLOCK SLOWEST`): a partition that has been at its end for so long "
+            "does not count",
+        )  # fmt: skip
+    if definition.idle is not None and not has_clock:
         problems.add(
             "/idle", "idle_without_clock",
             "`idle` lets event time go on in silence, and nothing in this query waits for event time: that would be a join's `grace` "

@@ -10,9 +10,11 @@ from typing import Any
 from engine.expressions.types.types import Schema
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, Stage
 
-_LATER_FIELDS = ("options", "computed", "part_of", "append_to", "functions", "change_rules", "lost_records", "time_key")
+_LATER_FIELDS = (
+    "options", "computed", "part_of", "append_to", "functions", "change_rules", "lost_records", "time_key", "slowest_after_ms",
+)  # fmt: skip
 """``AggregateColumn.options``, ``Input.computed``, ``Input.part_of``, ``Output.append_to``; ``functions``, which texts name by their digests;
-``RelationSchema.change_rules`` and ``.lost_records``, which are never kept."""
+``RelationSchema.change_rules`` and ``.lost_records``, and ``Plan.slowest_after_ms``, which are never kept."""
 
 
 def state_fingerprint(plan: Plan) -> str:
@@ -20,10 +22,9 @@ def state_fingerprint(plan: Plan) -> str:
 
     Left out is what may be edited in place: how long a grace is (J11; not whether a join has one), policies for late and expired
     records, how long a hold waits, limits of suppression and how high its bounds are (not whether it has some: with them it works in one
-    task, S4), how long silence may last, what windows and a versioned result keep for reading (but see ``fits_stored_state``), how many
-    late records are kept, the number of tasks (the next launch shares the state out among them: ``engine.operators.rescale``); and of the
-    relations what concerns only their reading:
-    columns that the query does not use, what happens to bad records, how many queries write it.
+    task, S4), how long silence may last and which partition makes time, what windows and a versioned result keep for reading (but see
+    ``fits_stored_state``), how many late records are kept, the number of tasks (the next launch shares the state out among
+    them: ``engine.operators.rescale``); and of the relations what concerns only their reading: columns that the query does not use, what happens to bad records, how many queries write it.
     """
     kept = replace(
         plan,
@@ -33,6 +34,7 @@ def state_fingerprint(plan: Plan) -> str:
         output=_state_of_output(plan.output),
         late_records=LateRecords(0, 0),
         idle_after_ms=None,
+        slowest_after_ms=None,
         release=0,
         hash_seed=0,
         functions=(),

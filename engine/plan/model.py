@@ -219,6 +219,8 @@ class Plan:
 
     Attributes:
         idle_after_ms: T10: after this long without records of its streams their time advances at wall-clock pace; None: it never does.
+        slowest_after_ms: T12: the time of the streams is that of the slowest partition, of those that have not been at their end for so
+            long; None: that of the fastest one.
         release: number of the newest request to release at once what an edit has made due (J11).
         hash_seed: of the hashes of keys, a launch's (``engine.frames.hashing``).
         inputs: by their index: those that operators name, then the further parts of these.
@@ -232,6 +234,7 @@ class Plan:
     output: Output
     late_records: LateRecords
     idle_after_ms: int | None = None
+    slowest_after_ms: int | None = None
     release: int = 0
     hash_seed: int = 0
     functions: tuple[KnownFunction, ...] = ()

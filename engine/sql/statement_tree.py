@@ -137,7 +137,8 @@ class EmitClause(Node):
     """``EMIT CHANGES | FINAL``: when results are shown.
 
     Ours: ``EMIT FINAL KEEP OPEN``, ``EMIT CHANGES EVERY d [EVENT DRIVEN]`` (wall clock, KIP-424),
-    ``EMIT CHANGES WAIT d`` (event time), each with ``BUFFER ...``; ``EMIT AT WINDOW END THEN CHANGES``; ``EMIT ALL``; ``IDLE AFTER d``.
+    ``EMIT CHANGES WAIT d`` (event time), each with ``BUFFER ...``; ``EMIT AT WINDOW END THEN CHANGES``; ``EMIT ALL``; ``IDLE AFTER d``;
+    ``CLOCK FASTEST | SLOWEST``.
     """
 
     mode: Literal["changes", "final", "window_end", "all"]
@@ -147,6 +148,7 @@ class EmitClause(Node):
     wait: Duration | None = None
     buffer: BufferClause | None = None
     idle_after: Duration | None = None
+    clock: Literal["fastest", "slowest"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ _odd = st.sampled_from(
 )  # fmt: skip
 _FIELDS = (
     "as", "where", "type", "on", "grace", "late", "expired", "hold", "history", "unversioned_ok", "within", "group_by", "window", "aggregate",
-    "having", "suppress", "select", "idle", "versioned", "size", "advance", "difference", "gap", "retention", "mode", "limit", "buffer",
+    "having", "suppress", "select", "idle", "clock", "versioned", "size", "advance", "difference", "gap", "retention", "mode", "limit", "buffer",
     "event_driven", "stream", "table", "from", "into", "start",
 )  # fmt: skip
 
@@ -200,7 +200,9 @@ def definitions(draw: st.DrawFn) -> dict[str, Any]:
     if is_aggregating or kind == "table":
         body["suppress"] = _suppress(draw, is_windowed="window" in body)
         body["into"] |= draw(_some(versioned=st.just({"history_retention": "5h"}))) if "table" in body["into"] else {}
-    return body | draw(_some(idle=st.just({"after": "1m"}), tasks=st.integers(1, 3)))
+    return body | draw(
+        _some(idle=st.just({"after": "1m"}), clock=st.sampled_from(["fastest", "slowest"]), tasks=st.integers(1, 3))
+    )
 
 
 def _spoil(draw: st.DrawFn, value: Any) -> Any:

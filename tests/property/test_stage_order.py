@@ -27,6 +27,9 @@ _REKEYED: dict[str, Any] = {
 }  # fmt: skip
 """What is late in the second stage hangs on the order in which the tasks of the first one let go."""
 
+_SLOWEST: dict[str, Any] = {"idle": {"after": "1h"}, "clock": "slowest"}
+"""The partitions make time together (T12); none of them is idle here."""
+
 DEFINITIONS: dict[str, dict[str, Any]] = {
     "join_then_rekeyed_window": {**_REKEYED, "suppress": {"mode": "until_window_closes"}},
     "join_then_rekeyed_window_changes": _REKEYED,
@@ -51,11 +54,14 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
         "group_by": ["j.n"], "aggregate": {"rows": "count(*)", "total": "sum(u.n)"}, "into": {"table": "out"},
     },
     **{name: body for name, body in KINDS.items() if name not in ("wall_clock", "idle")},
+    "slowest_windows": {**KINDS["tumbling_final"], **_SLOWEST},
+    "slowest_streams": {**KINDS["streams_outer"], **_SLOWEST},
+    "slowest_join_then_rekeyed_window": {**_REKEYED, **_SLOWEST},
 }  # fmt: skip
 
 SEVERAL_STAGES = [
     "join_then_rekeyed_window", "join_then_rekeyed_window_changes", "streams_then_rekeyed_session", "three_stages", "answers_then_groups",
-    "two_joins", "joined_windows", "foreign_key", "table_aggregate", "versioned_aggregate",
+    "two_joins", "joined_windows", "foreign_key", "table_aggregate", "versioned_aggregate", "slowest_join_then_rekeyed_window",
 ]  # fmt: skip
 
 

@@ -95,6 +95,7 @@ _IN_PLACE: tuple[tuple[str, bool, str], ...] = (
     (r"/suppress/buffer/\w+", False, _BUFFERED),
     (r"/suppress/event_driven", False, _FROM_NOW_ON),
     (r"/idle(/after)?", False, _FROM_NOW_ON),
+    (r"/clock", False, "stream time stays where it is; partitions count from their next record on"),
     (r"/into/connector(/.*)?", False, _DELIVERED),
     (r"/into/retention", False, "records older than a shorter retention are removed; they do not come back"),
     (r"/into/versioned/history_retention", True, "versions beyond a shorter retention can no longer be read"),

@@ -22,6 +22,7 @@ from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Cl
 from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, SERVICE_COLUMNS, TS, only, with_series
 from engine.frames.places import place_order, unranked
 from engine.operators.operators import TableProgress
+from engine.operators.tasks.slowest import PartitionTimes
 from engine.plan.model import Input, Plan
 from engine.plan.times import HandOn, clocks_between, first_input, time_sources, triggering_inputs
 
@@ -83,7 +84,8 @@ class LaneReading:
 class BatchOrder:
     """The order of one batch, the same for all tasks of a query.
 
-    Positions from ``first`` on are those of the silence (T10), a millisecond each; then those of the records; ``end`` is behind all of them.
+    Positions from ``first`` on are those of the silence (T10), a millisecond each; then, where partitions no longer count, one more (T12);
+    then those of the records; ``end`` is behind all of them.
 
     Attributes:
         first: the first position.
@@ -94,6 +96,7 @@ class BatchOrder:
         between: by stage: the clock of the running relation before each operator, and behind the last one (T1c).
         closed_ms: operator (``name_of``) → what lies before has closed for good (W6), by time less grace.
         progress: input index → how far that table has been read with the batch (J9); absent where nothing waits for it.
+        partitions: with ``clock: slowest`` the times of the lanes behind the batch (T12); else None.
     """
 
     first: int
@@ -107,6 +110,7 @@ class BatchOrder:
     between: Sequence[Sequence[Clock]] = ()
     closed_ms: Mapping[str, int] = field(default_factory=dict)
     progress: Mapping[int, TableProgress] = field(default_factory=dict)
+    partitions: PartitionTimes | None = None
 
     @classmethod
     def of(
@@ -117,6 +121,7 @@ class BatchOrder:
         times: Mapping[int, int],
         silence_ms: int,
         waits: Mapping[int, int] | None = None,
+        partitions: PartitionTimes | None = None,
     ) -> BatchOrder:
         """Merge what the readers of a batch say.
 
@@ -127,14 +132,19 @@ class BatchOrder:
             times: time before the batch, by the index that ``time_sources`` gives; absent before the first record.
             silence_ms: by how much time rises before the records.
             waits: of the inputs as of the batch before.
+            partitions: with ``clock: slowest`` the times of the lanes before the batch, and which do not count as of it; else None.
         """
-        readers = _readers(plan.inputs)
-        lanes = _merged(readings, declared_indices(plan.inputs), readers, first + silence_ms)
-        sources = time_sources(plan)
-        end = max([first + silence_ms, *(lane.last_end for lane in lanes.values())])
+        readers, sources = _readers(plan.inputs), time_sources(plan)
         known = dict(waits or {})
         for reading in readings:
             known |= {index: ms for index, ms in reading.waits.items() if sources[index] == first_input(plan)}
+        set_back = _set_back(plan.inputs, known)
+        partitions = None if partitions is None else replace(partitions, set_back=set_back)
+        silence_ends = times.get(first_input(plan), BEFORE_ALL_TIME) + silence_ms
+        has_jump = partitions is not None and partitions.least > silence_ends
+        begin = first + silence_ms + has_jump
+        lanes = _merged(readings, declared_indices(plan.inputs), readers, begin)
+        end = max([begin, *(lane.last_end for lane in lanes.values())])
         order = cls(first, silence_ms, end, {}, known, sources, lanes, readers)
         # A table that is looked up has a time of its own records alone.
         idle = {sources[index] for index in triggering_inputs(plan)}
@@ -142,7 +152,13 @@ class BatchOrder:
         for source in set(sources.values()):
             start = times.get(source, BEFORE_ALL_TIME)
             clock = Clock(start, first=first, silence_ms=silence_ms if source in idle and start != BEFORE_ALL_TIME else 0)
-            clocks[source] = order._followed(clock, source, readings)
+            read = order._read(source, readings)
+            if partitions is None or source != first_input(plan):
+                clocks[source] = _fastest(clock, read, set_back)
+            else:
+                entered = begin - 1 if has_jump else _first_place(read)
+                clocks[source] = partitions.moved(replace(clock, entered=entered, has_jump=has_jump), read)
+                order = replace(order, partitions=partitions.behind(read))
         return replace(order, clocks=clocks)
 
     def handed_on(self, plan: Plan, hand_on: HandOn) -> BatchOrder:
@@ -194,21 +210,39 @@ class BatchOrder:
         order = np.argsort(starts)
         return starts[order], np.append(BEFORE_ALL_TIME, heads[order])
 
-    def _followed(self, clock: Clock, source: int, readings: Sequence[LaneReading]) -> Clock:
-        """Let a clock rise with the records of a source of time."""
-        places, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        longest_ms = max(self.waits.values(), default=0)
+    def _read(self, source: int, readings: Sequence[LaneReading]) -> dict[tuple[str, int], Rises]:
+        """Return where the lanes of a source of time let it rise, and to what."""
+        found: dict[tuple[str, int], list[Rises]] = {}
         for reading in readings:
-            lane = self._lanes.get((reading.feed_name, reading.partition))
-            readers = self._readers[reading.feed_name]
+            name = reading.feed_name, reading.partition
+            lane, readers = self._lanes.get(name), self._readers[reading.feed_name]
             for index, (slots, rises) in reading.times.items() if lane is not None else ():
                 if self._sources[index] == source and lane is not None:
-                    places.append(lane.positions(lane.shifted(reading, slots), len(readers)) + readers.index(index))
-                    # T1d: who has waited less is set back by the difference.
-                    times.append(rises - (longest_ms - self.waits.get(index, 0) if self.waits else 0))
-        found = np.concatenate(places)
-        clock = replace(clock, entered=int(found.min(initial=NEVER)))
-        return clock.rising(found, np.concatenate(times), clock.start + clock.silence_ms)
+                    places = lane.positions(lane.shifted(reading, slots), len(readers)) + readers.index(index)
+                    found.setdefault(name, []).append((places, rises))
+        return {name: _concatenated(parts) for name, parts in found.items()}
+
+
+def _fastest(clock: Clock, read: Mapping[tuple[str, int], Rises], set_back: Mapping[str, int]) -> Clock:
+    """Let a clock rise with the records of all lanes (T1)."""
+    places, times = _concatenated([(places, times - set_back.get(feed, 0)) for (feed, _), (places, times) in read.items()])
+    return replace(clock, entered=_first_place(read)).rising(places, times, clock.start + clock.silence_ms)
+
+
+def _first_place(read: Mapping[tuple[str, int], Rises]) -> int:
+    return min((int(places.min(initial=NEVER)) for places, _ in read.values()), default=NEVER)
+
+
+def _concatenated(parts: Sequence[Rises]) -> Rises:
+    nothing = np.empty(0, np.int64)
+    return np.concatenate([nothing, *(places for places, _ in parts)]), np.concatenate([nothing, *(times for _, times in parts)])
+
+
+def _set_back(inputs: Sequence[Input], waits: Mapping[int, int]) -> dict[str, int]:
+    """Return by how much the time of each feed is set back, because others have waited longer (T1d)."""
+    longest_ms = max(waits.values(), default=0)
+    own = {item.feed.name: waits[item.index] for item in inputs if item.index in waits}
+    return {item.feed.name: longest_ms - own.get(item.feed.name, 0) for item in inputs} if waits else {}
 
 
 @dataclass(frozen=True, slots=True)

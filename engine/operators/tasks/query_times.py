@@ -15,6 +15,7 @@ from engine.frames.clocks import BEFORE_ALL_TIME, NEVER, Clock
 from engine.operators.tasks.clock_waits import Moment, handed_on, handed_on_at, with_moment
 from engine.operators.tasks.order import BatchOrder, LaneReading
 from engine.operators.tasks.progress import FeedProgress, PartitionProgress
+from engine.operators.tasks.slowest import Lane, PartitionTimes
 from engine.plan.model import Plan
 from engine.plan.operators.answers import ClockWait
 from engine.plan.operators.operator import Operator
@@ -39,6 +40,7 @@ class QueryTimes:
         handed_on: the time behind each operator that waits.
         closed_ms: of each operator, what lies before has closed for good, by time less grace.
         moments: of each operator that waits by the wall clock, what it is going to hand on (T11).
+        partitions: with ``clock: slowest`` those of the partitions (``PartitionTimes.snapshot``, T12).
     """
 
     next_position: int = 0
@@ -51,6 +53,7 @@ class QueryTimes:
     handed_on: Mapping[str, int] = field(default_factory=dict)
     closed_ms: Mapping[str, int] = field(default_factory=dict)
     moments: Mapping[str, Sequence[Moment]] = field(default_factory=dict)
+    partitions: Mapping[str, Any] | None = None
 
     @classmethod
     def of_snapshot(cls, state: Mapping[str, Any] | None) -> Self:
@@ -61,17 +64,21 @@ class QueryTimes:
         """Return the times as JSON-able values."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    def at(self, now_ms: int, awake_ms: int | None, progress: Sequence[PartitionProgress] = ()) -> QueryTimes:
+    def at(
+        self, now_ms: int, awake_ms: int | None, progress: Sequence[PartitionProgress] = (), idle: Iterable[Lane] = ()
+    ) -> QueryTimes:
         """Return the times as a batch finds them.
 
         Args:
             now_ms: the batch's wall clock; one that went back is taken as the last one (T5).
             awake_ms: since when, by the wall clock, nothing that came was left unread: before that no silence counts; None: always.
             progress: how far it reads the partitions that some operator waits for (J9).
+            idle: the partitions that do not count as of the batch (T12).
         """
         read = FeedProgress(self.read)
         read.add(progress)
-        found = replace(self, now_ms=max(self.now_ms, now_ms), read=read.snapshot())
+        partitions = replace(PartitionTimes.of_snapshot(self.partitions), idle=frozenset(idle)).snapshot()
+        found = replace(self, now_ms=max(self.now_ms, now_ms), read=read.snapshot(), partitions=partitions)
         if self.silent_since_ms is None or awake_ms is None or awake_ms <= self.silent_since_ms:
             return found
         return replace(found, silent_since_ms=awake_ms, advanced_ms=0)
@@ -88,7 +95,8 @@ class QueryTimes:
         silence_ms = 0 if reached_ms is None else max(self.now_ms - reached_ms, 0)
         times = {int(source): time for source, time in self.times.items()}
         waits = {int(index): ms for index, ms in self.waits.items()}
-        order = BatchOrder.of(plan, readings, self.next_position, times, silence_ms, waits)
+        partitions = None if plan.slowest_after_ms is None else PartitionTimes.of_snapshot(self.partitions)
+        order = BatchOrder.of(plan, readings, self.next_position, times, silence_ms, waits, partitions)
         order = replace(order, closed_ms=self.closed_ms, progress=FeedProgress(self.read).of(plan.inputs))
         return order.handed_on(plan, partial(self._handed_on, order, order.end if is_release else NEVER))
 
@@ -108,8 +116,9 @@ class QueryTimes:
             times={source: end for source, end in ends.items() if end != BEFORE_ALL_TIME},
             silent_since_ms=self.now_ms if is_active else self.silent_since_ms,
             # Marks of a derived stream may raise time in the silence, too: both together do not rise faster than the wall clock.
-            advanced_ms=0 if is_active else self.advanced_ms + streams.end - streams.begin,
+            advanced_ms=0 if is_active else self.advanced_ms + streams.end - streams.begin - streams.jump_ms,
             waits={str(index): ms for index, ms in sorted(order.waits.items())},
+            partitions=None if order.partitions is None else order.partitions.at(self.now_ms).snapshot(),
         )
         times, closed_ms, moments = self._of_operators(plan, order)
         return replace(found, handed_on=times, closed_ms=closed_ms, moments=moments)

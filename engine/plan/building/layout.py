@@ -87,6 +87,7 @@ def assemble(layout: Layout) -> Plan:
         output=layout.output,
         late_records=LateRecords(late.max_rows, late.retention),
         idle_after_ms=None if idle is None else idle.after,
+        slowest_after_ms=idle.after if idle is not None and definition.clock == "slowest" else None,
     )
 
 

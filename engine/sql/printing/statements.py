@@ -158,6 +158,7 @@ def _emit(node: EmitClause) -> str:
         _clause("WAIT", node.wait),
         "" if node.buffer is None else _show(node.buffer),
         _clause("IDLE AFTER", node.idle_after),
+        _number("CLOCK", node.clock and node.clock.upper()),
     )
 
 

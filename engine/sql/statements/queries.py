@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Literal
 
 from engine.sql.faults import SyntaxFault
@@ -173,12 +174,18 @@ class QueryCursor(JoinCursor):
         return self._bounded(start, found)
 
     def _bounded(self, start: int, emit: EmitClause) -> EmitClause:
-        """Read ``[BUFFER ...] [IDLE AFTER d]``."""
+        """Read ``[BUFFER ...] [IDLE AFTER d] [CLOCK FASTEST | SLOWEST]``."""
         buffer = self._buffer() if self.take_word("BUFFER") else None
         idle_after = self.duration() if self.take_word("IDLE", "AFTER") else None
-        return EmitClause(
-            emit.mode, emit.keeps_open, emit.every, emit.is_event_driven, emit.wait, buffer, idle_after, span=self.span(start)
-        )
+        clock = self._clock() if self.take_word("CLOCK") else None
+        return replace(emit, buffer=buffer, idle_after=idle_after, clock=clock, span=self.span(start))
+
+    def _clock(self) -> Literal["fastest", "slowest"]:
+        if self.take_word("SLOWEST"):
+            return "slowest"
+        if self.take_word("FASTEST"):
+            return "fastest"
+        raise self.unfit("FASTEST or SLOWEST")
 
     def _buffer(self) -> BufferClause:
         start = self.token.start

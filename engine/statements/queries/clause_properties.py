@@ -29,7 +29,9 @@ def take_properties(selected: Selected, properties: Properties) -> None:
     """Add to a query what properties say of its joins, and of when its results are shown; what a clause says, too, is reported."""
     for source, join in zip(selected.sources.listed[1:], selected.body["joins"], strict=True):
         _take_join(join, f"JOIN.{source.alias.upper()}.", properties)
-    found = {name: value for name, value in _shown_when(properties).items() if value is not None}
+    clock = properties.one_of("CLOCK", ("FASTEST", "SLOWEST"))
+    shown = {**_shown_when(properties), "clock": clock and clock.lower()}
+    found = {name: value for name, value in shown.items() if value is not None}
     for name, value in found.items():
         _put(selected.body, name, value, properties, "EMIT")
 

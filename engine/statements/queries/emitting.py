@@ -60,7 +60,7 @@ def key_window(window: WindowClause) -> KeyWindow:
 
 
 def suppress_body(emit: EmitClause | None) -> dict[str, Any]:
-    """Return what of the definition EMIT says: ``suppress``, ``idle`` and, for ``into``, ``materialize_open``."""
+    """Return what of the definition EMIT says: ``suppress``, ``idle``, ``clock`` and, for ``into``, ``materialize_open``."""
     if emit is None:
         return {}
     body: dict[str, Any] = {}
@@ -85,6 +85,8 @@ def suppress_body(emit: EmitClause | None) -> dict[str, Any]:
         )
     if emit.idle_after is not None:
         body["idle"] = {"after": f"{milliseconds(emit.idle_after)}ms"}
+    if emit.clock is not None:
+        body["clock"] = emit.clock
     return body
 
 

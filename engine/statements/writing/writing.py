@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from engine.definition.queries import Join, LateRecordsKept, QueryDefinition, Window
@@ -232,8 +233,16 @@ def _window(window: Window) -> WindowClause:
 
 
 def _emit(definition: QueryDefinition) -> EmitClause | None:
-    suppress = definition.suppress
+    emit = _shown_when(definition)
     idle = None if definition.idle is None else duration(definition.idle.after)
+    clock = None if definition.clock == "fastest" else definition.clock
+    if idle is None and clock is None:
+        return emit
+    return replace(emit or EmitClause("changes"), idle_after=idle, clock=clock)
+
+
+def _shown_when(definition: QueryDefinition) -> EmitClause | None:
+    suppress = definition.suppress
     limit = None if suppress.limit is None else duration(suppress.limit)
     buffer = None
     if suppress.buffer is not None:
@@ -241,14 +250,14 @@ def _emit(definition: QueryDefinition) -> EmitClause | None:
         buffer = BufferClause(None if rows is None else str(rows), None if size is None else str(size), suppress.buffer.when_full)
     match suppress.mode:
         case "until_window_closes":
-            return EmitClause("final", definition.into.materialize_open, idle_after=idle)
+            return EmitClause("final", definition.into.materialize_open)
         case "window_end_then_corrections":
-            return EmitClause("window_end", idle_after=idle)
+            return EmitClause("window_end")
         case "until_wall_clock_time_limit":
-            return EmitClause("changes", every=limit, is_event_driven=suppress.event_driven, buffer=buffer, idle_after=idle)
+            return EmitClause("changes", every=limit, is_event_driven=suppress.event_driven, buffer=buffer)
         case "until_time_limit":
-            return EmitClause("changes", wait=limit, buffer=buffer, idle_after=idle)
-    return None if idle is None else EmitClause("changes", idle_after=idle)
+            return EmitClause("changes", wait=limit, buffer=buffer)
+    return None
 
 
 def _expression(text: str | None) -> Node | None:

@@ -73,6 +73,7 @@ _EDITS: list[tuple[dict[str, Any], str, Any, bool]] = [
     (_JOIN, "/joins/0/hold", None, False),
     (_JOIN, "/joins/0/type", "inner", False),
     (_JOIN, "/idle", {"after": "5m"}, True),
+    ({**_JOIN, "idle": {"after": "5m"}}, "/clock", "slowest", True),
     (_JOIN, "/start", "latest", False),
     (_JOIN, "/where", "flights.n > 1", False),
     (_JOIN, "/late_records/max_rows", 5, True),

@@ -270,6 +270,8 @@ def test_what_may_change_in_place_leaves_state_valid_and_nothing_else() -> None:
         ({"joins": [ADS], "select": SELECT, "idle": {"after": "1m"}}, ("/idle", "idle_without_clock")),
         ({**COUNTED, "suppress": {"mode": "until_wall_clock_time_limit", "limit": "1m"}, "idle": {"after": "1m"}, "into": OUT},
          ("/idle", "idle_without_clock")),
+        ({**COUNTED, "window": HOURLY, "clock": "slowest", "into": OUT}, ("/clock", "slowest_without_idle")),
+        ({"joins": [ADS], "select": SELECT, "clock": "slowest", "idle": {"after": "1m"}}, ("/clock", "slowest_without_clock")),
         ({**COUNTED, "window": {**HOURLY, "retention": "8d"}}, ("/window/retention", "retention_without_table")),
         ({**COUNTED, "suppress": {**LIMITED, "buffer": {"when_full": "emit_early"}}, "into": OUT},
          ("/suppress/buffer", "buffer_without_bound")),

@@ -105,6 +105,11 @@ QUERIES = [
         "SELECT a FROM s EMIT CHANGES EVERY 30 SECONDS EVENT DRIVEN BUFFER 10 ROWS, 64000000 BYTES ON FULL EMIT IDLE AFTER 5 MINUTES",
     ),
     (
+        "select a from s emit final idle after 5 minutes clock slowest",
+        "SELECT a FROM s EMIT FINAL IDLE AFTER 5 MINUTES CLOCK SLOWEST",
+    ),
+    ("select a from s emit changes clock fastest", "SELECT a FROM s EMIT CHANGES CLOCK FASTEST"),
+    (
         "select a from s emit changes wait 5 minutes buffer 2 kb on full stop",
         "SELECT a FROM s EMIT CHANGES WAIT 5 MINUTES BUFFER 2000 BYTES ON FULL STOP",
     ),

@@ -10,13 +10,13 @@ from engine.sql.statements.statements import parse_statement
 
 FREE = [
     "add", "advance", "alter", "analyze", "array", "assert", "beginning", "buffer", "catalog", "caught", "changes", "column", "columns",
-    "complete", "connector", "connectors", "create", "cursor", "date", "day", "days", "decimal", "define", "delete", "describe",
-    "difference", "divert", "drop", "eager", "emit", "escape", "every", "explain", "expired", "export", "extended", "extract", "final",
+    "clock", "complete", "connector", "connectors", "create", "cursor", "date", "day", "days", "decimal", "define", "delete", "describe",
+    "difference", "divert", "drop", "eager", "emit", "escape", "every", "explain", "expired", "export", "extended", "extract", "fastest", "final",
     "for", "function", "functions", "grace", "header", "headers", "history", "hold", "hopping", "hour", "hours", "id", "idle", "if",
     "insert", "interval", "keep", "key", "language", "late", "list", "load", "map", "materialized", "millisecond", "milliseconds", "minute",
     "minutes", "month", "months", "most", "namespace", "open", "partition", "partitions", "pause", "period", "plugins", "plus", "primary",
     "print", "properties", "queries", "query", "records", "rename", "replace", "reset", "resume", "retention", "returns", "row", "rows",
-    "run", "sample", "schema", "script", "second", "seconds", "session", "set", "show", "sink", "size", "sliding", "source", "stop",
+    "run", "sample", "schema", "script", "second", "seconds", "session", "set", "show", "sink", "size", "slowest", "sliding", "source", "stop",
     "stream", "streams", "string", "subject", "system", "system_time", "table", "tables", "terminate", "then_", "time", "timeout",
     "timestamp", "to", "topic", "topics", "tumbling", "type", "types", "undefine", "unmatched", "unset", "until", "unversioned", "up",
     "variables", "versioned", "view", "wait", "why", "year", "years", "zone",
