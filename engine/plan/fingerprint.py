@@ -24,7 +24,8 @@ def state_fingerprint(plan: Plan) -> str:
     records, how long a hold waits, limits of suppression and how high its bounds are (not whether it has some: with them it works in one
     task, S4), how long silence may last and which partition makes time, what windows and a versioned result keep for reading (but see
     ``fits_stored_state``), how many late records are kept, the number of tasks (the next launch shares the state out among
-    them: ``engine.operators.rescale``); and of the relations what concerns only their reading: columns that the query does not use, what happens to bad records, how many queries write it.
+    them: ``engine.operators.rescale``); and of the relations what concerns only their reading: columns that the query does not use, what
+    happens to bad records, how many queries write it.
     """
     kept = replace(
         plan,
