@@ -88,7 +88,7 @@ class Query:
 
     def run(self, batch: Batch) -> list[tuple[Record | None, int, int]]:
         """Return each record in the order of the batch with the time before its place and with it; first of all that of the jump."""
-        times = QueryTimes.of_snapshot(None if self.kept is None else json.loads(self.kept)).at(0, None, batch.idle)
+        times = QueryTimes.of_snapshot(None if self.kept is None else json.loads(self.kept)).at(0, None, idle=batch.idle)
         slices, placed = [], []
         for lane in sorted({record.lane for record in batch.records}):
             own = [record for record in batch.records if record.lane == lane]
