@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from app.lateness.rules import advise, histogram_of
 from engine.definition.queries import QueryDefinition
 from engine.frames.frames import merge_counters
-from engine.operators.operators import Operator
+from engine.operators.operators import BatchTime, Operator
 from engine.operators.tasks.lateness import BOUNDS_MS, FEW, Counted, LatenessMeter, summed
 from engine.operators.tasks.order import Slice
 from engine.operators.tasks.pipeline import Pipeline, Step
@@ -25,6 +26,7 @@ from engine.plan.model import Plan
 from engine.plan.operators.answers import Allowance, Gauge
 from engine.sources.shaping import for_input
 from engine.state.segments.memory import MemorySegmentStore
+from tests.batch_times import STREAMS, RunningTimes, unranked
 from tests.bench.core_jobs import Feed, bids_and_versions, bids_only, two_streams
 from tests.bench.nxt import replay
 from tests.bench.oracle import judge_windows
@@ -35,24 +37,22 @@ ALLOWANCES = [Allowance(), Allowance(slack_ms=7), Allowance(size_ms=10, advance_
 
 
 class Judge(Operator):
-    """Stands for an operator with a clock of its own."""
+    """Stands for an operator that judges its rows."""
 
     name = "judge"
 
-    def __init__(self) -> None:
-        self.clock: int | None = None
 
-    @property
-    def clocks(self) -> dict[str, int | None]:
-        return {"judge": self.clock}
-
-
-def frame(times: list[int], ops: list[int] | None = None) -> pl.DataFrame:
+def frame(times: list[int], ops: list[int] | None = None, first: int = 0) -> pl.DataFrame:
     rows = len(times)
-    return pl.DataFrame(
-        {"_ts": times, "_op": ops or [0] * rows, "_key_hash": [1] * rows, "_pos": list(range(rows))},
-        schema={"_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_pos": pl.Int64},
-    )
+    schema = {"_ts": pl.Int64, "_op": pl.Int8, "_key_hash": pl.UInt64, "_pos": pl.Int64}
+    columns = {"_ts": times, "_op": ops or [0] * rows, "_key_hash": [1] * rows, "_pos": list(range(first, first + rows))}
+    return unranked(pl.DataFrame(columns, schema=schema))
+
+
+def entering(times: RunningTimes, index: int, records: pl.DataFrame, *, silence_ms: int = 0) -> BatchTime:
+    """Say when records of a stream enter a stage, of which they alone move the time."""
+    moment = times.at([records], silence_ms=silence_ms)
+    return replace(moment, tables={index: moment.clock})
 
 
 def needed(clock: int, ts: int, allowance: Allowance) -> int:
@@ -74,11 +74,11 @@ def test_every_grace_finds_as_many_late_as_judging_each_record_by_it(
     times: list[int], cuts: set[int], allowance: Allowance
 ) -> None:
     gauge = Gauge("g", 0, None, "judge", "judge", (), allowance, 17)
-    judge, total = Judge(), dict[str, Counted]()
+    running, total = RunningTimes(), dict[str, Counted]()
     meter = LatenessMeter([gauge])
     for start, stop in pairwise(sorted({0, len(times), *(cut for cut in cuts if cut < len(times))})):
-        meter.reach(judge, frame(times[start:stop]), {})
-        judge.clock = max(times[:stop], default=None)
+        rows = frame(times[start:stop])
+        meter.reach(Judge(), rows, {}, running.at([rows]))
         total = summed(total, meter.take())
     histogram = histogram_of(total.get("g"))
     assert histogram.count == len(times)
@@ -89,17 +89,14 @@ def test_every_grace_finds_as_many_late_as_judging_each_record_by_it(
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(times=TIMES, cuts=st.sets(st.integers(1, 29)), is_restarted=st.booleans())
-def test_an_input_is_measured_by_its_own_time_across_batches_and_restarts(
-    times: list[int], cuts: set[int], is_restarted: bool
-) -> None:
-    gauge = Gauge("s", 0, 3, None, None)
-    meter, total = LatenessMeter([gauge]), dict[str, Counted]()
+@given(times=TIMES, cuts=st.sets(st.integers(1, 29)))
+def test_an_input_is_measured_by_its_own_time_across_batches(times: list[int], cuts: set[int]) -> None:
+    running, total = RunningTimes(), dict[str, Counted]()
+    meter = LatenessMeter([Gauge("s", 0, 3, None, None)])
     for start, stop in pairwise(sorted({0, len(times), *(cut for cut in cuts if cut < len(times))})):
-        meter.enter({3: frame(times[start:stop])}, [])
+        records = frame(times[start:stop])
+        meter.enter({3: records}, entering(running, 3, records))
         total = summed(total, meter.take())
-        if is_restarted:
-            meter = LatenessMeter([gauge], meter.snapshot())
     lateness = np.maximum.accumulate(np.array([0, *times]))[1:] - np.array(times) if times else np.array([])
     histogram = histogram_of(total.get("s"))
     for grace in BOUNDS_MS:
@@ -108,32 +105,28 @@ def test_an_input_is_measured_by_its_own_time_across_batches_and_restarts(
 
 def test_many_records_count_as_the_same_in_small_batches() -> None:
     times = np.random.default_rng(7).integers(0, 1_000_000, 4 * FEW).tolist()
-    whole, parts, total = (
-        LatenessMeter([Gauge("s", 0, 3, None, None)]),
-        LatenessMeter([Gauge("s", 0, 3, None, None)]),
-        dict[str, Counted](),
-    )
-    whole.enter({3: frame(times)}, [])
+    whole, parts = (LatenessMeter([Gauge("s", 0, 3, None, None)]) for _ in range(2))
+    running, total = RunningTimes(), dict[str, Counted]()
+    whole.enter({3: frame(times)}, entering(RunningTimes(), 3, frame(times)))
     for start in range(0, len(times), FEW):
-        parts.enter({3: frame(times[start : start + FEW])}, [])
+        records = frame(times[start : start + FEW])
+        parts.enter({3: records}, entering(running, 3, records))
         total = summed(total, parts.take())
     assert total == whole.take()
     assert len(total["s"]["buckets"]) > 10
 
 
-def test_deletes_of_streams_and_null_keys_are_not_measured_and_move_nothing() -> None:
-    gauge = Gauge("s", 0, 0, None, None)
-    meter = LatenessMeter([gauge])
+def test_deletes_of_streams_and_null_keys_are_not_measured() -> None:
+    meter = LatenessMeter([Gauge("s", 0, 0, None, None)])
     records = frame([100, 50, 10], [1, 0, 0]).with_columns(pl.Series("_key_hash", [1, None, 1], dtype=pl.UInt64))
-    meter.enter({0: records}, [])
-    assert (meter.take()["s"]["count"], meter.snapshot()) == (1, {"s": 10})
+    meter.enter({0: records}, entering(RunningTimes(), 0, records))
+    assert meter.take()["s"] == {"count": 1, "max_ms": 0, "buckets": {"0": 1}}
 
 
 def test_silence_makes_what_comes_after_it_late() -> None:
-    judge = Judge()
-    judge.clock = 1_000
-    meter = LatenessMeter([Gauge("s", 0, 0, None, "judge")], {"s": 10})
-    meter.enter({0: frame([10])}, [judge])
+    meter = LatenessMeter([Gauge("s", 0, 0, None, "judge")])
+    records = frame([10], first=990)
+    meter.enter({0: records}, entering(RunningTimes({STREAMS: 10}), 0, records, silence_ms=990))
     assert meter.take()["s"]["max_ms"] == 990
 
 

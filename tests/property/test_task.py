@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.hashing import key_hash
-from engine.operators.tasks.order import Slice
+from engine.operators.tasks.order import Slice, lane_readings
+from engine.operators.tasks.query_times import QueryTimes
 from engine.operators.tasks.task import Task, build_task
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.row_operators import Filter, Projection
@@ -73,18 +74,24 @@ class Run:
         self.store = MemorySegmentStore()
         self.plan = plan
         self.task: Task = build_task(plan.stages[0], plan, None, self.store)
+        self.times = QueryTimes()
 
     def feed(self, records: list[Record], first: int) -> None:
-        emission = self.task.process(slices(records, first), now_ms=0)
+        given = slices(records, first)
+        readings = lane_readings(given, self.plan.inputs)
+        order = self.times.order(self.plan, readings)
+        self.times = self.times.behind(self.plan, order, readings)
+        emission = self.task.process(given, order, now_ms=0)
         assert emission.changes.columns == ["_ts", "_op", "key", "values"]
         self.changes += emission.changes.rows()
         self.late += emission.late.select(DESCRIBED).rows()
         self.counters.update(emission.counters)
-        self.facts = (emission.clocks, emission.buffered)
+        self.facts = (self.times.times, emission.buffered, emission.dues)
 
     def restart(self) -> None:
         state = json.loads(json.dumps(self.task.snapshot()))
         self.store.purge()
+        self.times = QueryTimes.of_snapshot(json.loads(json.dumps(self.times.snapshot())))
         self.task = build_task(self.plan.stages[0], self.plan, state, self.store)
 
 
