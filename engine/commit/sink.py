@@ -410,8 +410,7 @@ class Sink:
         clock = order.between[-1][-1]
         causes = pl.concat([_causes(frame) for frame in frames]) if frames else pl.DataFrame(schema=CAUSES_SCHEMA)
         reached = (feed.reached_ms, order.newest_head)
-        marks = marks_of(causes, clock, order.heads, feed.next_sequence, reached, emitted.told_ms)
-        return replace(marks, wait_ms=marks.wait_ms + max(order.waits.values(), default=0))
+        return marks_of(causes, clock, order.heads, feed.next_sequence, reached, emitted.told_ms)
 
     def _named(self, frames: Sequence[pl.DataFrame], counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:
         """Leave out rows of a table without a key: they cannot be kept, found or deleted (T6)."""

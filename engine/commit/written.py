@@ -81,7 +81,8 @@ class SharedRows:
     def append(self, advance: Advance, batches: Iterable[tuple[int, Batch]]) -> None:
         """Append ``(partition, batch)`` pairs to a feed, which has these partitions, and record its progress."""
         before = self._advances.get(advance.feed, advance)
-        self._advances[advance.feed] = advance._replace(partitions=max(before.partitions, advance.partitions))
+        told_ms = before.told_ms if advance.told_ms is None else advance.told_ms
+        self._advances[advance.feed] = advance._replace(told_ms=told_ms, partitions=max(before.partitions, advance.partitions))
         self._batches.setdefault(advance.feed, []).extend(batches)
 
     def tell(self, feed: int, marks: Marks) -> None:

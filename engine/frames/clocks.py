@@ -98,7 +98,7 @@ class Clock:
         entered: the place of the first record of the sources in the batch, which may be one that does not move time.
         waits: of the operators before this one, from the sources or from ``timed_by`` on.
         timed_by: names the last operator before this one that waits by the wall clock (T11); None: time is that of the sources.
-        waited_ms: how far behind the sources the time behind ``timed_by`` is at most.
+        waited_ms: how far behind the sources the time behind ``timed_by`` is at most; without one, that of inputs which queries derive.
         has_jump: at one place between the silence and the records time rises because a partition no longer counts (T12).
     """
 
@@ -160,7 +160,9 @@ class Clock:
         return replace(self, start=known, places=places, times=self.upto(places), silence_ms=0, waits=())
 
     def joined(self, other: Clock) -> Clock:
-        """Return the greater one of two times at each place (T1d): of two tables whose changes make results.
+        """Return the time of two tables whose changes make results (T1d): the greater one at each place.
+
+        The one that has waited less is set back by the difference.
 
         Args:
             other: of the same batch.
@@ -168,11 +170,14 @@ class Clock:
         Raises:
             InvariantBroken: one of them is behind an operator that waits; no operator before a join of tables does.
         """
-        if self.wait_ms or other.wait_ms:
+        if self.waits or other.waits or self.timed_by or other.timed_by:
             raise InvariantBroken("the times of two tables are joined behind an operator that waits")
-        places, times = np.concatenate([self.places, other.places]), np.concatenate([self.times, other.times])
-        start, silence_ms = max(self.start, other.start), max(self.silence_ms, other.silence_ms)
-        both = replace(self, start=start, silence_ms=silence_ms, entered=min(self.entered, other.entered))
+        waited_ms = max(self.waited_ms, other.waited_ms)
+        back = [(each, waited_ms - each.waited_ms) for each in (self, other)]
+        places, times = np.concatenate([self.places, other.places]), np.concatenate([each.times - ms for each, ms in back])
+        start = max(BEFORE_ALL_TIME, *(each.start - ms for each, ms in back))
+        entered, silence_ms = min(self.entered, other.entered), max(self.silence_ms, other.silence_ms)
+        both = replace(self, start=start, silence_ms=silence_ms, entered=entered, waited_ms=waited_ms)
         return both.rising(places, times, start + silence_ms)
 
     def rising(self, places: I64, times: I64, silent: int) -> Clock:

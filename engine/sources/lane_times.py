@@ -101,7 +101,7 @@ class LaneTimes:
         order = np.lexsort((together, slots))
         return LaneReading(
             feed_name, partition, end + len(marks.numbers), rises(slots[order], together[order]), times, marks.numbers,
-            dict.fromkeys(times, marks.wait_ms) if marks.wait_ms else {},
+            dict.fromkeys(times, marks.wait_ms) if len(marks.numbers) else {},
         )  # fmt: skip
 
     def _of_input(self, index: int) -> Rises:
@@ -140,7 +140,7 @@ def encode_reading(reading: LaneReading) -> bytes:
     payload = b"".join(np.diff(part, prepend=0).tobytes() for part in parts)
     sizes, inputs, size = [len(part) for part in parts], sorted(reading.times), len(payload)
     is_compressed = size >= COMPRESSED_BYTES
-    waits = [reading.waits.get(index, 0) for index in inputs]
+    waits = [reading.waits.get(index) for index in inputs]
     head = {"end": reading.end, "sizes": sizes, "inputs": inputs, "waits": waits, "bytes": size, "is_compressed": is_compressed}
     return compact(head).encode() + b"\n" + (pa.compress(payload, codec="zstd", asbytes=True) if is_compressed else payload)
 
@@ -155,6 +155,6 @@ def decode_reading(feed_name: str, partition: int, blob: bytes) -> LaneReading:
     parts = [np.cumsum(part) for part in np.split(numbers, np.cumsum(head["sizes"])[:-1])]
     marks, *others = parts
     pairs: Sequence[Rises] = list(zip(others[::2], others[1::2], strict=True))
-    waits = {index: ms for index, ms in zip(head["inputs"], head["waits"], strict=True) if ms}
+    waits = {index: ms for index, ms in zip(head["inputs"], head["waits"], strict=True) if ms is not None}
     times = dict(zip(head["inputs"], pairs[1:], strict=True))
     return LaneReading(feed_name, partition, head["end"], pairs[0], times, marks, waits)

@@ -92,7 +92,7 @@ class BatchOrder:
         silence_ms: by how much time rose in the silence before the records.
         end: the position behind the last record: what the wall clock causes stands there.
         clocks: of the inputs, by the index that ``time_sources`` gives.
-        waits: input index → how far its time is behind its sources (T1d), of the derived ones of the query's streams.
+        waits: input index → how far its time is behind its sources (T1d), of the derived ones.
         between: by stage: the clock of the running relation before each operator, and behind the last one (T1c).
         closed_ms: operator (``name_of``) → what lies before has closed for good (W6), by time less grace.
         progress: input index → how far that table has been read with the batch (J9); absent where nothing waits for it.
@@ -137,8 +137,9 @@ class BatchOrder:
         readers, sources = _readers(plan.inputs), time_sources(plan)
         known = dict(waits or {})
         for reading in readings:
-            known |= {index: ms for index, ms in reading.waits.items() if sources[index] == first_input(plan)}
-        set_back = _set_back(plan.inputs, known)
+            known |= reading.waits
+        streams = [item for item in plan.inputs if sources[item.index] == first_input(plan)]
+        set_back = _set_back(streams, known)
         partitions = None if partitions is None else replace(partitions, set_back=set_back)
         silence_ends = times.get(first_input(plan), BEFORE_ALL_TIME) + silence_ms
         has_jump = partitions is not None and partitions.least > silence_ends
@@ -151,9 +152,13 @@ class BatchOrder:
         clocks = {}
         for source in set(sources.values()):
             start = times.get(source, BEFORE_ALL_TIME)
-            clock = Clock(start, first=first, silence_ms=silence_ms if source in idle and start != BEFORE_ALL_TIME else 0)
+            silent_ms = silence_ms if source in idle and start != BEFORE_ALL_TIME else 0
+            waited_ms = max((ms for index, ms in known.items() if sources[index] == source), default=0)
+            clock = Clock(start, first=first, silence_ms=silent_ms, waited_ms=waited_ms)
             read = order._read(source, readings)
-            if partitions is None or source != first_input(plan):
+            if source != first_input(plan):
+                clocks[source] = _fastest(clock, read, {})
+            elif partitions is None:
                 clocks[source] = _fastest(clock, read, set_back)
             else:
                 entered = begin - 1 if has_jump else _first_place(read)
@@ -240,9 +245,8 @@ def _concatenated(parts: Sequence[Rises]) -> Rises:
 
 def _set_back(inputs: Sequence[Input], waits: Mapping[int, int]) -> dict[str, int]:
     """Return by how much the time of each feed is set back, because others have waited longer (T1d)."""
-    longest_ms = max(waits.values(), default=0)
-    own = {item.feed.name: waits[item.index] for item in inputs if item.index in waits}
-    return {item.feed.name: longest_ms - own.get(item.feed.name, 0) for item in inputs} if waits else {}
+    longest_ms = max(waits.get(item.index, 0) for item in inputs)
+    return {item.feed.name: longest_ms - waits.get(item.index, 0) for item in inputs}
 
 
 @dataclass(frozen=True, slots=True)

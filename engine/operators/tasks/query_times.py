@@ -35,7 +35,7 @@ class QueryTimes:
         times: the time of each source of time, by ``Input.index`` as text; absent before its first record.
         silent_since_ms: the wall clock of the last batch that brought records of the query's streams; None: none did yet.
         advanced_ms: by how much time has risen since then.
-        waits: of derived streams, by ``Input.index`` as text: how far behind its sources a stream's time is at most (T1d).
+        waits: of derived inputs, by ``Input.index`` as text: how far behind its sources an input's time is at most (T1d).
         read: how far the feeds have been read that operators wait for (``FeedProgress.snapshot``).
         handed_on: the time behind each operator that waits.
         closed_ms: of each operator, what lies before has closed for good, by time less grace.

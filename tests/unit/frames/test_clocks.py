@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -21,3 +23,11 @@ def test_the_time_of_two_tables_is_the_greater_one_also_in_silence_and_where_one
     joined = other.joined(one) if is_turned else one.joined(other)
     assert joined.before(np.arange(6)).tolist() == [5, 6, 7, 8, 9, 20]
     assert joined.end == 20
+
+
+def test_of_two_tables_the_one_that_has_waited_less_is_set_back() -> None:
+    """T1d: or rows of the other one would be behind the time that their producer handed on (P15)."""
+    waited, other = replace(rising(BEFORE_ALL_TIME, [3], [9]), waited_ms=10), rising(5, [4], [20])
+    joined = waited.joined(other)
+    assert joined.before(np.arange(6)).tolist() == [-5, -5, -5, -5, 9, 10]
+    assert joined.wait_ms == 10

@@ -10,7 +10,7 @@ import polars as pl
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.clocks import AFTER_ALL_TIME, NEVER
 from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Rises, Slice, lane_readings, placed
-from engine.plan.model import Feed, Input, RelationSchema, Stage
+from engine.plan.model import Feed, Input, Plan, RelationSchema, Stage
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.sources.feeds import NO_TS
 from tests.batch_times import plan_reading
@@ -169,10 +169,21 @@ def test_a_record_that_moves_no_time_is_a_place_of_its_stream_all_the_same() -> 
     assert order.clock_of(0).reached(np.array([3, 10])).tolist() == [0, 1]
 
 
-def test_silence_raises_the_time_of_streams_and_not_that_of_a_table_that_is_looked_up() -> None:
+def looking_up() -> Plan:
     table, stream = source(0, "t", "y"), source(1, "s", "x")
     join = StreamTableJoin("t", "inner", 0, ("s.v",), ("t.v",), None, None, "join", "null", ())
-    plan = replace(plan_reading([table, stream]), stages=(Stage(0, COLUMNS, 1, (join,)),))
-    order = BatchOrder.of(plan, [], 10, {0: 5, 1: 5}, 7)
+    return replace(plan_reading([table, stream]), stages=(Stage(0, COLUMNS, 1, (join,)),))
+
+
+def test_a_table_that_is_looked_up_is_not_set_back_where_the_stream_has_waited() -> None:
+    """T1: its time is made of its own records; T1d is for inputs whose changes make results."""
+    waited = replace(reading("x", 0, 1, [(0, 8)], {1: [(0, 8)]}), waits={1: 5})
+    order = BatchOrder.of(looking_up(), [reading("y", 0, 1, [(0, 9)], {0: [(0, 9)]}), waited], 0, {}, 0)
+    assert [order.clock_of(index).end for index in (0, 1)] == [9, 8]
+    assert [order.clock_of(index).wait_ms for index in (0, 1)] == [0, 5]
+
+
+def test_silence_raises_the_time_of_streams_and_not_that_of_a_table_that_is_looked_up() -> None:
+    order = BatchOrder.of(looking_up(), [], 10, {0: 5, 1: 5}, 7)
     assert [order.clock_of(index).end for index in (0, 1)] == [5, 12]
     assert (order.end, order.clock_of(0).is_silence(np.array([10])).tolist()) == (17, [False])

@@ -97,6 +97,15 @@ def test_rows_without_marks_are_places_of_their_stream_all_the_same() -> None:
     assert order.clock_of(0).reached(np.array([0, 2])).tolist() == [0, NEVER]
 
 
+@pytest.mark.parametrize(("marks", "waits"), [(NO_MARKS, {}), (Marks(np.array([11]), np.array([3]), np.array([2]), 0), {0: 0})])
+def test_marks_say_also_that_their_rows_do_not_wait_any_more(marks: Marks, waits: dict[int, int]) -> None:
+    """T1d: else others would be set back for ever after an edit of the producer."""
+    lane = LaneTimes(None, 10)
+    lane.add_records(STREAM, records(("a", 9, 0)))
+    lane.add_marks(marks, [STREAM])
+    assert decode_reading("log:r", 0, encode_reading(lane.reading("log:r", 0, 11))).waits == waits
+
+
 @pytest.mark.parametrize("rises", [0, 1, COMPRESSED_BYTES])
 def test_a_reading_comes_out_of_its_bytes_as_it_went_in(rises: int) -> None:
     ramp = np.arange(rises, dtype=np.int64)
