@@ -278,7 +278,7 @@ class BatchPlanner:
         is_read = all(_is_read(backlog, admitted) for backlog in backlogs)
         # A derived feed is silent when the sources behind it are (P5), and not while records are on their way.
         sources = tuple(source for each in self._behind.values() for source in each.sources)
-        is_on_its_way = any(not each.is_at_end for each in self._behind.values()) or sources != self._sources
+        is_on_its_way = any(not each.has_all_records for each in self._behind.values()) or sources != self._sources
         if self._looked_ms is None or is_on_its_way or (backlogs and (is_late_look or not is_read)):
             self._awake_ms = now_ms
         self._looked_ms, self._sources = now_ms, sources

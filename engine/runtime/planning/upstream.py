@@ -8,7 +8,7 @@ that is paused or stopped with records unread is behind, not silent: readers wai
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +22,8 @@ from engine.sources.connector_kinds import OWN_ENDS_SQL
 
 _FACTS_SQL = f"""
 SELECT f.name, f.producer, f.next_sequence, f.reached_ms, c.position, c.detail -> 'read_to',
-    coalesce({OWN_ENDS_SQL}, (SELECT jsonb_object_agg(h.partition::text, h.next_offset) FROM log.head h WHERE h.feed_id = f.id))
+    coalesce({OWN_ENDS_SQL}, (SELECT jsonb_object_agg(h.partition::text, h.next_offset) FROM log.head h WHERE h.feed_id = f.id)),
+    f.told_ms, c.cursor -> 'told'
 FROM log.feed f LEFT JOIN log.commit c ON c.query_id = f.producer WHERE f.name = ANY(%(names)s)
 """  # noqa: S608 - made of constants
 _REPLAYS = "replay:"
@@ -33,16 +34,23 @@ class Reached:
     """The progress of the producers behind a derived feed.
 
     Attributes:
-        is_at_end: every producer behind it has read all existing records: no rows are on their way.
+        is_at_end: every producer behind it has read all existing records and marks: no rows are on their way.
         merged_to_ms: no row will come whose head is smaller; None before the producer's first record.
         read_to_ms: smallest, over the partitions of all sources, of the greatest event time read; None if a partition has none.
         sources: the ends of the sources' logs; another value shows that there is new data.
+        lacks_marks_only: not at the end, but all records are read: the sources are silent (T10).
     """
 
     is_at_end: bool
     merged_to_ms: int | None
     read_to_ms: int | None
     sources: tuple[tuple[str, int], ...]
+    lacks_marks_only: bool = False
+
+    @property
+    def has_all_records(self) -> bool:
+        """Whether every producer behind it has read all existing records."""
+        return self.is_at_end or self.lacks_marks_only
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,8 @@ class ProducerFact:
         position: of the producer: feed → partition → next offset.
         read_to: of the producer: feed → partition → greatest event time read.
         ends: partition → next offset of the feed itself.
+        told_ms: of a derived feed: the time of its last mark; None: it has none.
+        told: of the producer: derived feed → the time of the last mark that it has read.
     """
 
     producer: UUID | None
@@ -64,6 +74,8 @@ class ProducerFact:
     position: Mapping[str, Mapping[str, int]]
     read_to: Mapping[str, Mapping[str, int]]
     ends: Mapping[str, int]
+    told_ms: int | None = None
+    told: Mapping[str, int] = field(default_factory=dict)
 
 
 def reached(connection: Connection, feeds: Iterable[str]) -> dict[str, Reached]:
@@ -90,8 +102,10 @@ def _load(connection: Connection, names: Sequence[str]) -> dict[str, ProducerFac
     with connection.cursor(row_factory=tuple_row) as cursor:
         rows: list[tuple[Any, ...]] = cursor.execute(_FACTS_SQL, {"names": list(names)}).fetchall()
     return {
-        name: ProducerFact(producer, following, reached_ms, position or {}, read_to or {}, _ends(following, ends))
-        for name, producer, following, reached_ms, position, read_to, ends in rows
+        name: ProducerFact(
+            producer, following, reached_ms, position or {}, read_to or {}, _ends(following, ends), told_ms, told or {}
+        )
+        for name, producer, following, reached_ms, position, read_to, ends, told_ms, told in rows
     }
 
 
@@ -127,8 +141,10 @@ def _walk(name: str, facts: Mapping[str, ProducerFact], known: dict[str, Reached
     # Replayed late records are no part of a source's time.
     parts = [_read(feed, fact, facts, known) for feed in sorted(fact.position) if not feed.startswith(_REPLAYS)]
     times = [part.read_to_ms for part in parts]
+    is_at_end = bool(parts) and all(part.is_at_end for part in parts)
     return Reached(
-        is_at_end=bool(parts) and all(part.is_at_end for part in parts),
+        is_at_end=is_at_end,
+        lacks_marks_only=bool(parts) and not is_at_end and all(part.has_all_records for part in parts),
         merged_to_ms=fact.reached_ms,
         read_to_ms=None if None in times else min((ms for ms in times if ms is not None), default=None),
         sources=tuple(sorted({source for part in parts for source in part.sources})),
@@ -141,14 +157,17 @@ def _read(feed: str, fact: ProducerFact, facts: Mapping[str, ProducerFact], know
     read = facts.get(log_feed_of(feed))
     if read is None:  # the feed was dropped: it gets no more records
         return Reached(is_at_end=True, merged_to_ms=None, read_to_ms=None, sources=())
-    is_read = all(position.get(partition, 0) >= end for partition, end in read.ends.items())
+    has_rows = all(position.get(partition, 0) >= end for partition, end in read.ends.items())
     if read.next_sequence is None:
         times = [own.get(partition) for partition in read.ends]
         ends = tuple((f"{feed}/{partition}", end) for partition, end in sorted(read.ends.items()))
         least = None if None in times else min((ms for ms in times if ms is not None), default=None)
-        return Reached(is_at_end=is_read, merged_to_ms=None, read_to_ms=least, sources=ends)
+        return Reached(is_at_end=has_rows, merged_to_ms=None, read_to_ms=least, sources=ends)
     behind = walk(log_feed_of(feed), facts, known)
+    # A mark that a producer has not read can make it emit rows, as a row can (P14).
+    is_read = has_rows and fact.told.get(feed) == read.told_ms
     read_to_ms = behind.read_to_ms
     if not is_read and read_to_ms is not None:
         read_to_ms = min(read_to_ms, own.get(str(LANE_PARTITION), BEFORE_ALL_TIME))
-    return Reached(is_read and behind.is_at_end, None, read_to_ms, behind.sources)
+    is_at_end = is_read and behind.is_at_end
+    return Reached(is_at_end, None, read_to_ms, behind.sources, not is_at_end and has_rows and behind.has_all_records)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from uuid import UUID
 
 from engine.runtime.planning.upstream import ProducerFact, Reached, walk
@@ -42,3 +43,12 @@ def test_a_feed_that_several_queries_read_is_discovered_once() -> None:
     facts = CountingFacts(dict(ladder(5)))
     assert walk("top5", facts) == Reached(is_at_end=True, merged_to_ms=5, read_to_ms=5, sources=(("log:top0/0", 1),))
     assert sorted(facts.asked) == sorted(name for name in facts if name != "top0")
+
+
+def test_a_producer_that_has_not_read_a_mark_may_still_emit_rows() -> None:
+    """P14: time without rows closes windows. Else a reader would take what its other feeds have before them (P4)."""
+    facts = dict(ladder(1)) | {"left0": replace(derived("top0"), told_ms=9)}
+    found = walk("top1", facts)
+    assert (found.is_at_end, found.has_all_records) == (False, True), "the sources are silent all the same (T10)"
+    facts["top1"] = replace(facts["top1"], told={"log:left0": 9})
+    assert walk("top1", facts).is_at_end
