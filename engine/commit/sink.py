@@ -312,7 +312,7 @@ class Sink:
         changes = self._changes(batch.changes)
         again = [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in self._changes(batch.replayed)]
         readings = readings_of(batch, self._plan)
-        times = QueryTimes.of_snapshot(before.detail.get("times")).at(batch.now_ms, batch.awake_ms, batch.held)
+        times = QueryTimes.of_snapshot(before.detail.get("times")).at(batch.now_ms, batch.awake_ms, batch.held, batch.idle)
         order = times.order(self._plan, readings, is_release=batch.is_release)
         stream_time_ms = before.stream_time(self._plan, self._names)
         emitted = _Emitted(changes, again, counters, stream_time_ms, order, feed.told_ms)

@@ -19,6 +19,7 @@ from engine.frames.arrow_frames import decode_frame
 from engine.frames.places import place_order
 from engine.operators.tasks.order import LaneReading
 from engine.operators.tasks.progress import PartitionProgress
+from engine.operators.tasks.slowest import Lane
 from engine.plan.model import Plan
 from engine.sources.lane_times import decode_reading
 from engine.sources.packets import BATCH_ID, Packet, stage_of
@@ -40,6 +41,7 @@ class GroupedPackets:
         awake_ms: see ``QueryTimes.at``.
         is_release: what an edit has made due goes behind the records (J11).
         held: how far the partitions are read that some operator waits for (J9).
+        idle: the partitions that do not make time (T12).
         cursor: where the batch ends.
         planned_as: its number in the plan; None if it is unknown.
         emitted_bytes: size of what the tasks emitted.
@@ -63,6 +65,7 @@ class GroupedPackets:
     awake_ms: int | None = None
     is_release: bool = False
     held: list[PartitionProgress] = field(default_factory=list)
+    idle: list[Lane] = field(default_factory=list)
     cursor: Json | None = None
     planned_as: int | None = None
     emitted_bytes: int = 0
@@ -105,6 +108,7 @@ class GroupedPackets:
                     tick = json.loads(packet.blob)
                     batch.awake_ms = tick["awake_ms"]
                     batch.is_release |= tick.get("is_release", False)
+                    batch.idle = [(feed, partition) for feed, partition in tick["idle"]]
                     batch.held += [PartitionProgress(*item) for item in tick["readings"] if packet.task == 0]
                 case "times" | "replay" | "failed":
                     pass

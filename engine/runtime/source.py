@@ -139,7 +139,7 @@ class PacketReader:
     def _ticks(
         self, readings: Sequence[tuple[str, int, int | None, bool]], group: SplitGroup, *, is_release: bool = False
     ) -> Iterator[Packet]:
-        content = {"awake_ms": group.awake_ms, "readings": readings, "is_release": is_release}
+        content = {"awake_ms": group.awake_ms, "readings": readings, "is_release": is_release, "idle": group.idle}
         tick = Packet.message("tick", group.now_ms, content)  # encoded once for all tasks
         for task in range(self._spec.tasks):
             yield replace(tick, task=task)

@@ -31,6 +31,7 @@ from engine.operators.operators import Emission
 from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Slice
 from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.query_times import QueryTimes
+from engine.operators.tasks.slowest import Lane
 from engine.operators.tasks.task import Replays, build_task
 from engine.plan.model import Plan
 from engine.postgres.postgres import shared_connection
@@ -113,6 +114,7 @@ class _Batch:
     now_ms: int | None = None
     awake_ms: int | None = None
     is_release: bool = False
+    idle: list[Lane] = field(default_factory=list)
     replayed_records: list[pl.DataFrame] = field(default_factory=list)
     replayed_slices: list[Slice] = field(default_factory=list)
 
@@ -204,7 +206,7 @@ class StageWork:
         first = next(iter(due.values()))
         built_tasks, times = self._at_state(list(due))
         assert first.now_ms is not None  # noqa: S101 - only such batches are due
-        times = times.at(first.now_ms, first.awake_ms, first.readings)
+        times = times.at(first.now_ms, first.awake_ms, first.readings, first.idle)
         order = times.order(self._plan, [self._reading(packet) for packet in first.times], is_release=first.is_release)
         for ordinal, (built, token) in built_tasks.items():
             # One that was just built says what waits in it: the definition may have been edited, or its keys shared out again.
@@ -235,6 +237,7 @@ class StageWork:
                 tick = json.loads(blob_of(packet))
                 batch.awake_ms = tick["awake_ms"]
                 batch.is_release = batch.is_release or tick.get("is_release", False)
+                batch.idle = [(feed, partition) for feed, partition in tick["idle"]]
                 batch.readings += [PartitionProgress(*item) for item in tick["readings"]]
             case "data":
                 batch.slices.append(self._slice(packet))

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from app.testing.machines.memory_feed import MemoryFeed
+from engine.commit.task_states import Cursor
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
 from engine.frames.frames import OFFSET, Counters, empty_late, merge_counters
@@ -32,6 +33,7 @@ from engine.plan.model import Input, Plan, feeds_held_for, needs_ticks
 from engine.records.canonical import LOGGED, canonicalise
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.admission import Admitted, Backlog, FeedPartition, admit
+from engine.runtime.planning.idle_partitions import AT_END, PartitionEnds, idle_partitions
 from engine.runtime.planning.upstream import ProducerFact, Reached, walk
 from engine.sources.lane_times import LaneTimes
 from engine.sources.shaping import for_input
@@ -71,6 +73,8 @@ class _Query:
         }
         self.read_to: dict[str, dict[str, int]] = {name: {} for name in self.position}
         self._heads: dict[FeedPartition, int] = {}
+        self._ends = PartitionEnds()
+        self._cursor: Cursor = {"feeds": {}, "now_ms": 0}
         self._feeds = feeds
         self._has_ticks = needs_ticks(plan)
         self._held = feeds_held_for(plan)
@@ -134,9 +138,12 @@ class _Query:
         lanes = {place: self._lane_times(*place) for place in admitted.ends}
         slices = [piece for item in self.plan.inputs for piece in self._slices(item, admitted, lanes, now_ms)]
         readings = [lanes[place].reading(*place, end) for place, end in admitted.ends.items()]
-        step = self._pipeline.process(slices, now_ms, self._readings(admitted, behind), lanes=readings)
+        idle, idle_at_ms = self._idle(admitted, behind, now_ms)
+        step = self._pipeline.process(slices, now_ms, self._readings(admitted, behind), lanes=readings, idle=idle)
         self._advance(admitted)
         self.wakes_at_ms, self.outcome.failure = step.wakes_at_ms, step.failure
+        if idle_at_ms is not None:
+            self.wakes_at_ms = min(idle_at_ms, self.wakes_at_ms or idle_at_ms)
         merge_counters(self.outcome.counters, step.counters)
         if step.late.height:
             self.outcome.late = pl.concat([self.outcome.late, step.late])
@@ -195,6 +202,23 @@ class _Query:
                 else:
                     readings.append(PartitionProgress(name, partition, newest, is_read and name not in behind))
         return readings
+
+    def _idle(
+        self, admitted: Admitted, behind: Mapping[str, Reached], now_ms: int
+    ) -> tuple[tuple[FeedPartition, ...], int | None]:
+        """Return the partitions that do not make time (T12), and when the next one no longer will."""
+        after_ms = self.plan.slowest_after_ms
+        if after_ms is None:
+            return (), None
+        start = self._cursor
+        ends = {(name, partition): end for name in self.position for partition, end in self._feeds[name].ends.items()}
+        feeds = {name: dict(partitions) for name, partitions in self.position.items()}
+        for (name, partition), end in admitted.ends.items():
+            feeds[name][str(partition)] = end
+        at_end = self._ends.look(start, ends, admitted.ends, behind, now_ms)
+        self._cursor = {"feeds": feeds, "now_ms": now_ms, AT_END: at_end}
+        coming = (since_ms + after_ms for partitions in at_end.values() for since_ms in partitions.values())
+        return idle_partitions(start, self._cursor, after_ms), min((ms for ms in coming if ms > now_ms), default=None)
 
     def _advance(self, admitted: Admitted) -> None:
         """Take over how far the batch reads."""

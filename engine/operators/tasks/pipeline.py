@@ -21,6 +21,7 @@ from engine.operators.tasks.lateness import Counted, summed
 from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Slice, lane_readings
 from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.query_times import QueryTimes
+from engine.operators.tasks.slowest import Lane
 from engine.operators.tasks.task import build_task
 from engine.plan.model import Plan
 from engine.state.segments.ports import SegmentStore
@@ -109,6 +110,7 @@ class Pipeline:
         *,
         is_release: bool = False,
         lanes: Sequence[LaneReading] | None = None,
+        idle: Iterable[Lane] = (),
     ) -> Step:
         """Handle one batch. Tasks that get no records and have nothing due do nothing, as in ``engine.runtime.stages``.
 
@@ -119,10 +121,11 @@ class Pipeline:
             awake_ms: see ``QueryTimes.at``.
             is_release: see ``Task.process``.
             lanes: what the readers say of the lanes; None: what follows from the records.
+            idle: see ``QueryTimes.at``.
         """
         raw = list(slices)
         lanes = lane_readings(raw, self._plan.inputs) if lanes is None else lanes
-        times = self._times.at(now_ms, awake_ms, readings)
+        times = self._times.at(now_ms, awake_ms, readings, idle)
         order = times.order(self._plan, lanes, is_release=is_release)
         self._times = times.behind(self._plan, order, lanes)
         step = Step()

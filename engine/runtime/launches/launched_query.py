@@ -156,7 +156,7 @@ class LaunchedQuery:
             self._cursor,
             self._measured.size.within(self._limit),
             cores,
-            Clock(query_id, feeds_held_for(plan)) if needs_ticks(plan) else None,
+            Clock(query_id, feeds_held_for(plan), plan.slowest_after_ms) if needs_ticks(plan) else None,
             plan.release,
             _replays(plan, query_id, self._dsn),
             self._requirements,

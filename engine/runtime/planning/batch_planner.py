@@ -25,6 +25,7 @@ from engine.postgres.postgres import shared_connection
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.admission import Admitted, Backlog, admit, admit_groups
 from engine.runtime.planning.cursors import FeedInputs, Positions, Reach, feeds_of, heads_behind, lanes, new_cursor
+from engine.runtime.planning.idle_partitions import AT_END, PartitionEnds, idle_partitions
 from engine.runtime.planning.source_spec import HoldProgress, SourceSpec, SplitGroup, Weighed, grouped
 from engine.runtime.planning.unread import UnreadRecords, is_table
 from engine.runtime.planning.upstream import Reached, reached
@@ -69,6 +70,7 @@ class BatchPlanner:
         self._behind: dict[str, Reached] = {}
         self._told: dict[str, int] = {}
         self._sources: tuple[tuple[str, int], ...] = ()
+        self._partition_ends = PartitionEnds()
 
     @classmethod
     def of(cls, spec: SourceSpec) -> BatchPlanner:
@@ -146,13 +148,15 @@ class BatchPlanner:
         now_ms = self._clock.now_ms(start["now_ms"])
         self._note_look(backlogs, admitted, now_ms)
         reach = self._reach_of_pending(behind)
+        at_end = self._at_end(start, targets, backlogs, admitted, now_ms)
         if not gaps and all(
             start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
         ):
             is_told = admitted.cut_ms is None and self._told != start.get("told", {})
             is_due = is_told or self._has_new_requests(start) or self._is_due(start, now_ms, reach)
             fields = reach, gaps_of_cursor(start, start["feeds"], [])
-            found = self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *fields)
+            found: Cursor = {**self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *fields), **at_end}
+            is_due = is_due or self._idle(start, found) != self._idle(start, start)
             return self._with_marks(found, start, admitted) if is_due else start
         if horizon_ms is None:
             self._unread.ask_for_next(backlogs, admitted, self._ahead(self._planned + 1), is_merged=is_merged)
@@ -167,7 +171,7 @@ class BatchPlanner:
         found = self._cursor(
             feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach, gaps_of_cursor(start, feeds, gaps)
         )
-        found = self._with_marks(found, start, admitted)
+        found = self._with_marks({**found, **at_end}, start, admitted)
         return {**found, "is_full": True} if is_full else found
 
     def _with_marks(self, cursor: Cursor, start: Cursor, admitted: Admitted) -> Cursor:
@@ -239,7 +243,7 @@ class BatchPlanner:
         is_release = start.get("release", 0) != end.get("release", 0)
         is_shared_anew = start.get("generation", 0) != end.get("generation", 0)
         has_ticks = self._spec.clock is not None or is_release or is_shared_anew
-        groups = groups or [[]]
+        groups, idle = groups or [[]], self._idle(start, end)
         awake_ms, cuts, lost = end.get("awake_ms", 0), self._cuts(start, end), self._lost(gaps)
         return [
             SplitGroup(
@@ -253,6 +257,7 @@ class BatchPlanner:
                 None if place else end,
                 len(groups) == 1,
                 () if place else lost,
+                idle,
             )
             for place, group in enumerate(groups)
         ]
@@ -282,6 +287,27 @@ class BatchPlanner:
         if self._looked_ms is None or is_on_its_way or (backlogs and (is_late_look or not is_read)):
             self._awake_ms = now_ms
         self._looked_ms, self._sources = now_ms, sources
+
+    def _at_end(
+        self,
+        start: Cursor,
+        targets: Mapping[str, Mapping[int, int]],
+        backlogs: Sequence[Backlog],
+        admitted: Admitted,
+        now_ms: int,
+    ) -> Cursor:
+        """Return the cursor's field that says since when partitions have been at their end, where a query asks for it (T12)."""
+        if self._spec.clock is None or self._spec.clock.slowest_after_ms is None:
+            return {}
+        ends = {(reader.feed.name, part): end for reader, _ in self._feeds for part, end in targets[reader.feed.name].items()}
+        # Behind the last record of a partition there may be offsets without records.
+        ends |= {(each.feed, each.partition): each.chunks[-1].end_offset for each in backlogs if _is_read(each, admitted)}
+        return {AT_END: self._partition_ends.look(start, ends, admitted.ends, self._behind, now_ms)}
+
+    def _idle(self, start: Cursor, end: Cursor) -> tuple[tuple[str, int], ...]:
+        """Return the partitions that do not make time in a batch (T12)."""
+        clock = self._spec.clock
+        return () if clock is None or clock.slowest_after_ms is None else idle_partitions(start, end, clock.slowest_after_ms)
 
     def _horizon_ms(self, behind: Mapping[str, Reached]) -> int | None:
         """Return how far feeds may be read together: not beyond records that are on their way to one of them (P4).

@@ -28,10 +28,12 @@ class Clock:
     Attributes:
         query_id: the query whose commits say when a task is due.
         held_feeds: the feeds whose progress is in the ticks (J9).
+        slowest_after_ms: see ``Plan``: the ticks name the partitions that have been at their end for so long (T12); None: of none it is asked.
     """
 
     query_id: UUID
     held_feeds: frozenset[str]
+    slowest_after_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class SplitGroup:
         end: where the batch ends, in one of its groups; None in the others.
         is_whole: it is all of the batch.
         lost: removed records that the batch leaves out, with an input that would have read them.
+        idle: partitions that do not make time, for the tasks (T12).
     """
 
     splits: tuple[tuple[int, Split], ...]
@@ -124,6 +127,7 @@ class SplitGroup:
     end: Cursor | None = None
     is_whole: bool = False
     lost: tuple[tuple[Input, Gap], ...] = ()
+    idle: tuple[tuple[str, int], ...] = ()
 
 
 GROUP_WEIGHT = 4 << 20
