@@ -156,6 +156,17 @@ class TaskStatus(Answer):
     waiting: list[WaitingSpan] = Field(description="What waits, by time, in at most 16 spans; empty if nothing waits.")
 
 
+class SlowestPartition(Answer):
+    """The partition that holds a query's stream time back (`clock: slowest`)."""
+
+    feed: str = Field(description="Its feed, by its name in positions.")
+    relations: list[str] = Field(description="The query's relations that read it.")
+    partition: int = Field(description="Its number; 0 of a derived relation, which counts as one partition.")
+    stream_time_ms: int = Field(description="The greatest event time read of it.")
+    behind_ms: int = Field(description="How far that is behind the partition that is furthest.")
+    since: datetime = Field(description="Time since which it is the slowest one, by the clock of the service.")
+
+
 class StatusAnswer(Answer):
     """The status of a query."""
 
@@ -196,6 +207,10 @@ class StatusAnswer(Answer):
     clocks: dict[str, int] = Field(
         description="Operator to the stream time before it, one for all tasks; `<operator>.table`: the time of its table. Behind an operator"
         " that waits, time is as much less as it waits (`waits_ms` of the plan)."
+    )
+    slowest_partition: SlowestPartition | None = Field(
+        description="With `clock: slowest`, the partition that holds stream time back, as of the last commit; null: none is behind another,"
+        " or the query's clock is `fastest`. A partition that has been at its end for `idle.after` does not count."
     )
     buffered: dict[str, int] = Field(description="Operator to number of records that wait in it.")
     tasks: list[TaskStatus] | None = Field(

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -33,12 +34,14 @@ from app.status.models import (
     FunctionShare,
     PartitionProgress,
     Shares,
+    SlowestPartition,
     StatusAnswer,
     TaskStatus,
     WaitingSpan,
 )
 from app.status.producers import WAITS_FOR_PRODUCER, find_wait
 from app.status.sql import Status, counters_of, find_status, find_status_by_id
+from engine.operators.tasks.slowest import PartitionTimes
 from engine.plan.model import Feed
 
 MAX_WAIT_SECONDS = 60
@@ -133,6 +136,7 @@ async def _answer(services: Services, status: Status, *, has_tasks: bool) -> Sta
         read_rows=sum(detail.get("read_rows", {}).values()),
         emitted_rows=detail.get("emitted_rows", 0),
         clocks=detail.get("clocks", {}),
+        slowest_partition=slowest_partition_of(detail, feeds),
         buffered={operator: sum(tasks.values()) for operator, tasks in detail.get("buffered", {}).items()},
         tasks=_tasks(detail) if has_tasks else None,
         counters=[Counter(input=name, reason=reason, count=count) for name, reason, count in counters],
@@ -212,6 +216,23 @@ def _tasks(detail: Mapping[str, Any]) -> list[TaskStatus]:
         )
         for operator, task in sorted(operators)
     ]
+
+
+def slowest_partition_of(detail: Mapping[str, Any], feeds: Mapping[Feed, list[str]]) -> SlowestPartition | None:
+    """Return the partition that holds time back, as the last commit says (T12)."""
+    partitions = PartitionTimes.of_snapshot((detail.get("times") or {}).get("partitions"))
+    slowest = partitions.slowest
+    if slowest is None:
+        return None
+    reached_ms = partitions.reached[slowest.feed, slowest.partition]
+    return SlowestPartition(
+        feed=slowest.feed,
+        relations=next((names for feed, names in feeds.items() if feed.name == slowest.feed), []),
+        partition=slowest.partition,
+        stream_time_ms=reached_ms,
+        behind_ms=max(partitions.counting.values()) - reached_ms,
+        since=datetime.fromtimestamp(slowest.since_ms / 1000, UTC),
+    )
 
 
 def _blocked_partitions(feeds: Iterable[Feed], ends: Mapping[str, Mapping[int, FeedEnd]]) -> Iterator[BlockedPartition]:
