@@ -271,6 +271,7 @@ STATUS: dict[str, Any] = {
     "read_rows": 27004,
     "emitted_rows": 1743,
     "clocks": {"window": 1357041600000},
+    "slowest_partition": None,
     "buffered": {"window": 118},
     "tasks": [
         {

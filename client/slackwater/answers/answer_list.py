@@ -987,6 +987,28 @@ class Shares(Answer):
     """
 
 
+class SlowestPartition(Answer):
+    """The partition that holds a query's stream time back (`clock: slowest`)."""
+
+    feed = Item[str]()
+    """Its feed, by its name in positions."""
+
+    relations = Item[tuple[str, ...]](tuple)
+    """The query's relations that read it."""
+
+    partition = Item[int]()
+    """Its number; 0 of a derived relation, which counts as one partition."""
+
+    stream_time_ms = Item[int]()
+    """The greatest event time read of it."""
+
+    behind_ms = Item[int]()
+    """How far that is behind the partition that is furthest."""
+
+    since = Item[datetime](moment)
+    """Time since which it is the slowest one, by the clock of the service."""
+
+
 class TableFunctionItem(Answer):
     """A function that makes rows."""
 
@@ -2428,6 +2450,11 @@ class StatusAnswer(Answer):
     clocks = Item[dict[str, int]]()
     """Operator to the stream time before it, one for all tasks; `<operator>.table`: the time of its table. Behind an operator
     that waits, time is as much less as it waits (`waits_ms` of the plan).
+    """
+
+    slowest_partition = Item[SlowestPartition | None](SlowestPartition)
+    """With `clock: slowest`, the partition that holds stream time back, as of the last commit; null: none is behind another,
+    or the query's clock is `fastest`. A partition that has been at its end for `idle.after` does not count.
     """
 
     buffered = Item[dict[str, int]]()

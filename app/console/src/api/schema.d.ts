@@ -4960,6 +4960,43 @@ export interface components {
             busiest_task: number | null;
         };
         /**
+         * SlowestPartition
+         * @description The partition that holds a query's stream time back (`clock: slowest`).
+         */
+        SlowestPartition: {
+            /**
+             * Feed
+             * @description Its feed, by its name in positions.
+             */
+            feed: string;
+            /**
+             * Relations
+             * @description The query's relations that read it.
+             */
+            relations: string[];
+            /**
+             * Partition
+             * @description Its number; 0 of a derived relation, which counts as one partition.
+             */
+            partition: number;
+            /**
+             * Stream Time Ms
+             * @description The greatest event time read of it.
+             */
+            stream_time_ms: number;
+            /**
+             * Behind Ms
+             * @description How far that is behind the partition that is furthest.
+             */
+            behind_ms: number;
+            /**
+             * Since
+             * Format: date-time
+             * @description Time since which it is the slowest one, by the clock of the service.
+             */
+            since: string;
+        };
+        /**
          * StatementResult
          * @description The outcome of one statement.
          */
@@ -5154,6 +5191,8 @@ export interface components {
             clocks: {
                 [key: string]: number;
             };
+            /** @description With `clock: slowest`, the partition that holds stream time back, as of the last commit; null: none is behind another, or the query's clock is `fastest`. A partition that has been at its end for `idle.after` does not count. */
+            slowest_partition: components["schemas"]["SlowestPartition"] | null;
             /**
              * Buffered
              * @description Operator to number of records that wait in it.
@@ -6737,6 +6776,13 @@ export interface components {
              * @default null
              */
             idle: components["schemas"]["Idle"] | null;
+            /**
+             * Clock
+             * @description How stream time rises where its streams have several partitions: `fastest`: with the greatest event time of all; `slowest`: with the least, over the partitions, of the greatest event time read of each. A partition that has been at its end for `idle.after` does not count until its next record; so `slowest` needs `idle`.
+             * @default fastest
+             * @enum {string}
+             */
+            clock: "fastest" | "slowest";
             /** @description The stream or table that it writes. */
             into: components["schemas"]["Into"];
             /** @description Which late records are kept for reading: how many, and for how long. */
@@ -7511,7 +7557,7 @@ export interface components {
          * @description Code of an error; `GET /v1/errors/{code}` explains it. Later versions have more.
          * @enum {string}
          */
-        ErrorCode: "advance_exceeds_size" | "advance_too_small" | "aggregate_in_group" | "aggregate_in_partition" | "aggregate_in_where" | "aggregate_not_undoable" | "aggregate_unnamed" | "alter_unfit" | "ambiguous_column" | "ambiguous_topic" | "answer_too_large" | "api_key_expired" | "api_key_invalid" | "api_key_missing" | "api_key_not_found" | "arrival_decides_conflicts" | "assertion_failed" | "bad_cursor" | "bad_key" | "bad_name" | "bad_parameter" | "bad_scope" | "body_too_large" | "bucket_not_writable" | "buffer_not_bounded" | "buffer_without_bound" | "buffer_without_mode" | "change_forgotten" | "changes_expired" | "client_gone" | "cluster_busy" | "column_gone" | "column_missing" | "columns_missing" | "columns_not_inferred" | "commit_not_retained" | "composite_key" | "conflict_needs_event_time" | "conflicting_parameters" | "connection_host_refused" | "connection_in_use" | "connection_missing" | "connection_not_found" | "connection_of_another_type" | "corrections_without_window" | "cursor_expired" | "data_invalid" | "database_busy" | "database_full" | "database_read_only" | "database_unavailable" | "decimal_unclear" | "definition_invalid" | "definition_not_supported" | "definition_too_expensive" | "delivery_ahead" | "delivery_overtaken" | "delivery_position_lost" | "delivery_put_back" | "delivery_refused" | "delivery_stopped" | "disk_full" | "driver_not_ready" | "driver_starting" | "duplicate_column" | "duplicate_group" | "duplicate_key" | "duplicate_property" | "duration_malformed" | "emission_too_large" | "emit_early_not_final" | "emit_unfit" | "engine_error" | "epoch_fenced" | "error_not_found" | "event_time_is_arrival" | "event_time_missing" | "event_time_out_of_range" | "event_times_before_1990" | "expression_malformed" | "expression_too_long" | "expressions_too_long" | "external_error" | "feed_taken" | "field_left_out" | "field_missing" | "fields_of_expression" | "file_changed" | "file_compressed" | "file_unfit" | "file_unreadable" | "final_without_window" | "foreign_origin" | "fork_not_possible" | "fork_too_large" | "format_clash" | "format_differs" | "format_invalid" | "format_not_supported" | "format_unfit" | "function_differs" | "function_exists" | "function_failed" | "function_malformed" | "future_event_time" | "grace_exceeds_history_retention" | "grace_needs_versioned_table" | "group_missing" | "group_without_aggregate" | "having_without_aggregate" | "having_without_group" | "head_too_large" | "headers_not_supported" | "history_by_change" | "history_expired" | "history_needs_versioned_tables" | "history_retention_too_short" | "hold_without_grace" | "host_not_allowed" | "idempotency_in_progress" | "idempotency_key_reused" | "idle_without_clock" | "inferred_from_part" | "internal_error" | "invalid_string" | "invalid_value" | "invariant_broken" | "issuer_unavailable" | "java_missing" | "join_key_mismatch" | "key_mismatch" | "key_missing" | "key_missing_in_select" | "key_role" | "key_too_large" | "key_type" | "keys_from_command_line" | "lambda_malformed" | "late_record_not_found" | "late_records_without_late" | "late_without_grace" | "limit_not_supported" | "limit_without_mode" | "literal_needed" | "malformed_arrow" | "malformed_avro" | "malformed_body" | "malformed_csv" | "malformed_delimited" | "malformed_json" | "malformed_name" | "malformed_protobuf" | "malformed_records" | "malformed_request" | "materialize_needs_rebuild" | "media_type_missing" | "method_not_allowed" | "missing_field" | "missing_statement" | "name_clash" | "name_mismatch" | "name_missing" | "name_not_supported" | "name_taken" | "needs_new_state" | "nested_aggregate" | "no_driver" | "no_schema_id" | "not_a_change" | "not_a_definition" | "not_a_query" | "not_a_read" | "not_a_scalar" | "not_a_statement" | "not_acceptable" | "not_an_object" | "not_appendable" | "not_finite" | "not_found" | "not_grouped" | "not_readable" | "not_ready" | "not_supported" | "not_supported_yet" | "not_windowed" | "null_compared" | "number_too_large" | "offset_expired" | "offset_out_of_range" | "open_not_materialised" | "other_table" | "out_of_scope" | "parameter_missing" | "parameter_type" | "parameter_unused" | "partition_not_found" | "partition_unfit" | "partitions_differ" | "path_not_allowed" | "pattern_malformed" | "pattern_not_supported" | "planning_busy" | "position_not_reached" | "position_not_read" | "property_clash" | "property_malformed" | "property_missing" | "property_not_supported" | "pseudo_column" | "python_functions_off" | "query_cycle" | "query_ended" | "query_exists" | "query_failed" | "query_gone" | "query_is_internal" | "query_not_at_rest" | "query_not_found" | "query_not_wanted" | "query_stopped" | "read_by" | "read_only" | "read_too_expensive" | "record_cut" | "record_too_long" | "records_rejected" | "records_replaced" | "registry_refused" | "registry_unavailable" | "relation_changing" | "relation_exists" | "relation_in_use" | "relation_is_derived" | "relation_not_empty" | "relation_not_found" | "relation_read" | "replay_not_possible" | "reserved_column" | "restart_budget_spent" | "result_locked" | "result_not_versionable" | "retention_below_size_plus_grace" | "retention_differs" | "retention_too_short" | "retention_without_table" | "rewind_not_possible" | "rewind_too_large" | "role_too_low" | "row_deleted" | "row_missing" | "row_not_found" | "scan_forbidden" | "schema_mismatch" | "schema_not_read" | "secret_key_missing" | "self_join" | "sink_unavailable" | "source_unavailable" | "sources_busy" | "sql_invalid" | "start_needs_stream" | "state_corrupt" | "state_incompatible" | "state_newer" | "state_not_here" | "state_unavailable" | "stopping" | "stored_by_newer_version" | "suppress_buffer_full" | "suppress_needs_table" | "suppress_on_versioned_table" | "syntax_error" | "table_dated_by_arrival" | "table_function" | "table_not_materialised" | "table_not_versioned" | "table_truncated" | "table_without_key" | "target_unavailable" | "time_travel" | "token_expired" | "token_invalid" | "token_without_role" | "token_without_scope" | "too_many_aggregates" | "too_many_columns" | "too_many_connections" | "too_many_fields" | "too_many_group_columns" | "too_many_joins" | "too_many_key_columns" | "too_many_origins" | "too_many_problems" | "too_many_requests" | "too_many_rows" | "too_many_streams" | "too_many_transient_queries" | "too_stale" | "topic_in_built_in_log" | "topic_missing" | "topic_not_allowed" | "topic_not_writable" | "topic_replaced" | "topic_taken" | "type_exists" | "type_malformed" | "type_mismatch" | "type_not_supported" | "unknown_column" | "unknown_feed" | "unknown_field" | "unknown_function" | "unknown_parameter" | "unknown_partition" | "unknown_property" | "unknown_query" | "unknown_relation" | "unknown_schema" | "unknown_topic" | "unknown_type" | "unknown_value" | "unsupported_encoding" | "unsupported_media_type" | "unsupported_option" | "unsupported_pair" | "user_error" | "value_not_writable" | "value_unavailable" | "values_unfit" | "version_mismatch" | "waiting_for_place" | "waits_for_producer" | "waits_for_transaction" | "waits_long" | "window_over_table" | "window_without_group" | "windowed_group" | "windowed_insert" | "windowed_join" | "within_missing" | "within_unfit" | "worker_crashed" | "worker_lost" | "worker_out_of_memory" | "worker_stalled" | "workers_unfit" | "written_by" | "wrong_kind" | "wrong_type";
+        ErrorCode: "advance_exceeds_size" | "advance_too_small" | "aggregate_in_group" | "aggregate_in_partition" | "aggregate_in_where" | "aggregate_not_undoable" | "aggregate_unnamed" | "alter_unfit" | "ambiguous_column" | "ambiguous_topic" | "answer_too_large" | "api_key_expired" | "api_key_invalid" | "api_key_missing" | "api_key_not_found" | "arrival_decides_conflicts" | "assertion_failed" | "bad_cursor" | "bad_key" | "bad_name" | "bad_parameter" | "bad_scope" | "body_too_large" | "bucket_not_writable" | "buffer_not_bounded" | "buffer_without_bound" | "buffer_without_mode" | "change_forgotten" | "changes_expired" | "client_gone" | "cluster_busy" | "column_gone" | "column_missing" | "columns_missing" | "columns_not_inferred" | "commit_not_retained" | "composite_key" | "conflict_needs_event_time" | "conflicting_parameters" | "connection_host_refused" | "connection_in_use" | "connection_missing" | "connection_not_found" | "connection_of_another_type" | "corrections_without_window" | "cursor_expired" | "data_invalid" | "database_busy" | "database_full" | "database_read_only" | "database_unavailable" | "decimal_unclear" | "definition_invalid" | "definition_not_supported" | "definition_too_expensive" | "delivery_ahead" | "delivery_overtaken" | "delivery_position_lost" | "delivery_put_back" | "delivery_refused" | "delivery_stopped" | "disk_full" | "driver_not_ready" | "driver_starting" | "duplicate_column" | "duplicate_group" | "duplicate_key" | "duplicate_property" | "duration_malformed" | "emission_too_large" | "emit_early_not_final" | "emit_unfit" | "engine_error" | "epoch_fenced" | "error_not_found" | "event_time_is_arrival" | "event_time_missing" | "event_time_out_of_range" | "event_times_before_1990" | "expression_malformed" | "expression_too_long" | "expressions_too_long" | "external_error" | "feed_taken" | "field_left_out" | "field_missing" | "fields_of_expression" | "file_changed" | "file_compressed" | "file_unfit" | "file_unreadable" | "final_without_window" | "foreign_origin" | "fork_not_possible" | "fork_too_large" | "format_clash" | "format_differs" | "format_invalid" | "format_not_supported" | "format_unfit" | "function_differs" | "function_exists" | "function_failed" | "function_malformed" | "future_event_time" | "grace_exceeds_history_retention" | "grace_needs_versioned_table" | "group_missing" | "group_without_aggregate" | "having_without_aggregate" | "having_without_group" | "head_too_large" | "headers_not_supported" | "history_by_change" | "history_expired" | "history_needs_versioned_tables" | "history_retention_too_short" | "hold_without_grace" | "host_not_allowed" | "idempotency_in_progress" | "idempotency_key_reused" | "idle_without_clock" | "inferred_from_part" | "internal_error" | "invalid_string" | "invalid_value" | "invariant_broken" | "issuer_unavailable" | "java_missing" | "join_key_mismatch" | "key_mismatch" | "key_missing" | "key_missing_in_select" | "key_role" | "key_too_large" | "key_type" | "keys_from_command_line" | "lambda_malformed" | "late_record_not_found" | "late_records_without_late" | "late_without_grace" | "limit_not_supported" | "limit_without_mode" | "literal_needed" | "malformed_arrow" | "malformed_avro" | "malformed_body" | "malformed_csv" | "malformed_delimited" | "malformed_json" | "malformed_name" | "malformed_protobuf" | "malformed_records" | "malformed_request" | "materialize_needs_rebuild" | "media_type_missing" | "method_not_allowed" | "missing_field" | "missing_statement" | "name_clash" | "name_mismatch" | "name_missing" | "name_not_supported" | "name_taken" | "needs_new_state" | "nested_aggregate" | "no_driver" | "no_schema_id" | "not_a_change" | "not_a_definition" | "not_a_query" | "not_a_read" | "not_a_scalar" | "not_a_statement" | "not_acceptable" | "not_an_object" | "not_appendable" | "not_finite" | "not_found" | "not_grouped" | "not_readable" | "not_ready" | "not_supported" | "not_supported_yet" | "not_windowed" | "null_compared" | "number_too_large" | "offset_expired" | "offset_out_of_range" | "open_not_materialised" | "other_table" | "out_of_scope" | "parameter_missing" | "parameter_type" | "parameter_unused" | "partition_not_found" | "partition_unfit" | "partitions_differ" | "path_not_allowed" | "pattern_malformed" | "pattern_not_supported" | "planning_busy" | "position_not_reached" | "position_not_read" | "property_clash" | "property_malformed" | "property_missing" | "property_not_supported" | "pseudo_column" | "python_functions_off" | "query_cycle" | "query_ended" | "query_exists" | "query_failed" | "query_gone" | "query_is_internal" | "query_not_at_rest" | "query_not_found" | "query_not_wanted" | "query_stopped" | "read_by" | "read_only" | "read_too_expensive" | "record_cut" | "record_too_long" | "records_rejected" | "records_replaced" | "registry_refused" | "registry_unavailable" | "relation_changing" | "relation_exists" | "relation_in_use" | "relation_is_derived" | "relation_not_empty" | "relation_not_found" | "relation_read" | "replay_not_possible" | "reserved_column" | "restart_budget_spent" | "result_locked" | "result_not_versionable" | "retention_below_size_plus_grace" | "retention_differs" | "retention_too_short" | "retention_without_table" | "rewind_not_possible" | "rewind_too_large" | "role_too_low" | "row_deleted" | "row_missing" | "row_not_found" | "scan_forbidden" | "schema_mismatch" | "schema_not_read" | "secret_key_missing" | "self_join" | "sink_unavailable" | "slowest_without_clock" | "slowest_without_idle" | "source_unavailable" | "sources_busy" | "sql_invalid" | "start_needs_stream" | "state_corrupt" | "state_incompatible" | "state_newer" | "state_not_here" | "state_unavailable" | "stopping" | "stored_by_newer_version" | "suppress_buffer_full" | "suppress_needs_table" | "suppress_on_versioned_table" | "syntax_error" | "table_dated_by_arrival" | "table_function" | "table_not_materialised" | "table_not_versioned" | "table_truncated" | "table_without_key" | "target_unavailable" | "time_travel" | "token_expired" | "token_invalid" | "token_without_role" | "token_without_scope" | "too_many_aggregates" | "too_many_columns" | "too_many_connections" | "too_many_fields" | "too_many_group_columns" | "too_many_joins" | "too_many_key_columns" | "too_many_origins" | "too_many_problems" | "too_many_requests" | "too_many_rows" | "too_many_streams" | "too_many_transient_queries" | "too_stale" | "topic_in_built_in_log" | "topic_missing" | "topic_not_allowed" | "topic_not_writable" | "topic_replaced" | "topic_taken" | "type_exists" | "type_malformed" | "type_mismatch" | "type_not_supported" | "unknown_column" | "unknown_feed" | "unknown_field" | "unknown_function" | "unknown_parameter" | "unknown_partition" | "unknown_property" | "unknown_query" | "unknown_relation" | "unknown_schema" | "unknown_topic" | "unknown_type" | "unknown_value" | "unsupported_encoding" | "unsupported_media_type" | "unsupported_option" | "unsupported_pair" | "user_error" | "value_not_writable" | "value_unavailable" | "values_unfit" | "version_mismatch" | "waiting_for_place" | "waits_for_producer" | "waits_for_transaction" | "waits_long" | "window_over_table" | "window_without_group" | "windowed_group" | "windowed_insert" | "windowed_join" | "within_missing" | "within_unfit" | "worker_crashed" | "worker_lost" | "worker_out_of_memory" | "worker_stalled" | "workers_unfit" | "written_by" | "wrong_kind" | "wrong_type";
     };
     responses: never;
     parameters: never;
@@ -12935,6 +12981,7 @@ export interface operations {
                      *             },
                      *             "select": null,
                      *             "idle": null,
+                     *             "clock": "fastest",
                      *             "into": {
                      *               "stream": null,
                      *               "table": "delays_by_airport",
@@ -13172,6 +13219,7 @@ export interface operations {
                      *         },
                      *         "select": null,
                      *         "idle": null,
+                     *         "clock": "fastest",
                      *         "into": {
                      *           "stream": null,
                      *           "table": "delays_by_airport",
@@ -13480,6 +13528,7 @@ export interface operations {
                      *         },
                      *         "select": null,
                      *         "idle": null,
+                     *         "clock": "fastest",
                      *         "into": {
                      *           "stream": null,
                      *           "table": "delays_by_airport",
@@ -13760,6 +13809,7 @@ export interface operations {
                      *         },
                      *         "select": null,
                      *         "idle": null,
+                     *         "clock": "fastest",
                      *         "into": {
                      *           "stream": null,
                      *           "table": "delays_by_airport",
@@ -13839,6 +13889,7 @@ export interface operations {
                      *         },
                      *         "select": null,
                      *         "idle": null,
+                     *         "clock": "fastest",
                      *         "into": {
                      *           "stream": null,
                      *           "table": "delays_by_airport",
@@ -14944,6 +14995,7 @@ export interface operations {
                      *         },
                      *         "select": null,
                      *         "idle": null,
+                     *         "clock": "fastest",
                      *         "into": {
                      *           "stream": null,
                      *           "table": "delays_wider",
@@ -15542,6 +15594,7 @@ export interface operations {
                      *         },
                      *         "select": null,
                      *         "idle": null,
+                     *         "clock": "fastest",
                      *         "into": {
                      *           "stream": null,
                      *           "table": "delays_by_airport",
@@ -16249,6 +16302,7 @@ export interface operations {
                      *       "clocks": {
                      *         "window": 1357041600000
                      *       },
+                     *       "slowest_partition": null,
                      *       "buffered": {
                      *         "window": 118
                      *       },
@@ -19424,6 +19478,7 @@ export interface operations {
                      *         },
                      *         "select": null,
                      *         "idle": null,
+                     *         "clock": "fastest",
                      *         "into": {
                      *           "stream": null,
                      *           "table": "delays_by_airport",
@@ -19722,6 +19777,7 @@ export interface operations {
                      *             },
                      *             "select": null,
                      *             "idle": null,
+                     *             "clock": "fastest",
                      *             "into": {
                      *               "stream": null,
                      *               "table": "delays_by_airport",
