@@ -13,12 +13,14 @@ import numpy as np
 import polars as pl
 from hypothesis import strategies as st
 
+from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.frames.frames import POS, RANK, empty_late
 from engine.frames.places import place_order
 from engine.log.marks import marks_of
 from engine.log.sequence import CAUSES_SCHEMA, numbered
 from engine.operators.operators import Emission
 from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Slice, declared_indices, lane_of
+from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.query_times import QueryTimes
 from engine.operators.tasks.rescaling import repartitioned
 from engine.operators.tasks.task import Task, build_task
@@ -99,11 +101,19 @@ class QueryRun:
         plan: with any number of tasks.
         tasks: how many there are at first.
         chance: decides where splits end and in which order packets arrive; None: one split for each lane, packets in order.
+
+    Attributes:
+        made: what it made.
+        time_behind: the time behind its last operator.
+        wakes_at_ms: when it has something to do without records; None for never.
     """
 
     def __init__(self, plan: Plan, tasks: int, chance: random.Random | None = None) -> None:
         self.plan = replace(plan, tasks=tasks)
         self.made = Made()
+        self.time_behind = BEFORE_ALL_TIME
+        self.wakes_at_ms: int | None = None
+        self._waiting: dict[tuple[int, int], tuple[int | None, dict[str, int]]] = {}
         self._chance = chance
         self._times = b"null"
         self._reached_ms: int | None = None
@@ -116,7 +126,7 @@ class QueryRun:
         self._tasks = {}
         if tasks is None or tasks == self.plan.tasks:
             return
-        before, stores = self.plan, self._stores
+        before, stores, self._waiting = self.plan, self._stores, {}
         self.plan = replace(before, tasks=tasks)
         self._stores = self._new_stores()
         states = {}
@@ -128,15 +138,22 @@ class QueryRun:
             states |= {(stage.index, task): json.dumps(state).encode() for task, state in enumerate(shared) if state is not None}
         self._states = states
 
-    def process(self, records: Sequence[Record]) -> None:
-        """Handle a batch."""
+    def process(self, records: Sequence[Record], now_ms: int = 0, progress: Sequence[PartitionProgress] = ()) -> None:
+        """Handle a batch.
+
+        Args:
+            records: in the order of the merge.
+            now_ms: the wall clock.
+            progress: see ``QueryTimes.at``.
+        """
         packets = list(self._read(records))
         if self._chance is not None:
             self._chance.shuffle(packets)
-        times = QueryTimes.of_snapshot(json.loads(self._times)).at(0, None)
+        times = QueryTimes.of_snapshot(json.loads(self._times)).at(now_ms, None, progress)
         readings = [self._reading(packet) for packet in packets if packet.kind == "times"]
         order = times.order(self.plan, readings)
-        self._times = json.dumps(times.behind(self.plan, order, readings).snapshot()).encode()
+        behind = times.behind(self.plan, order, readings)
+        self._times = json.dumps(behind.snapshot()).encode()
         emissions: list[Emission] = []
         late = [empty_late()]
         for stage in self.plan.stages:
@@ -148,7 +165,7 @@ class QueryRun:
                     for packet in packets
                     if packet.kind == "data" and self._reads(stage.index, packet) and packet.task == task
                 ]
-                emission = self._worked((stage.index, task), [self._slice(packet) for packet in own], order)
+                emission = self._worked((stage.index, task), [self._slice(packet) for packet in own], order, times.now_ms)
                 if emission is None:
                     continue
                 emissions.append(emission)
@@ -158,6 +175,10 @@ class QueryRun:
                 if not is_last and emission.changes.height:
                     packets += data_packets(emission.changes, self.plan.tasks, Route(emitted_by(stage.index), task, 0))
         self._commit(emissions, order)
+        self.time_behind = order.between[-1][-1].end
+        wakes = [ms for ms, _ in self._waiting.values()]
+        wakes.append(behind.wakes_at_ms(self.plan, order, [dues for _, dues in self._waiting.values()]))
+        self.wakes_at_ms = min((ms for ms in wakes if ms is not None), default=None)
         rows = pl.concat(late)
         self.made.late += [tuple(map(repr, row)) for row in rows[place_order(rows)].drop(POS, RANK).rows()]
 
@@ -179,15 +200,16 @@ class QueryRun:
         self.made.rows += batch
         self.made.marks += zip(marks.numbers.tolist(), marks.heads.tolist(), marks.times.tolist(), strict=True)
 
-    def _worked(self, place: tuple[int, int], slices: list[Slice], order: BatchOrder) -> Emission | None:
+    def _worked(self, place: tuple[int, int], slices: list[Slice], order: BatchOrder, now_ms: int) -> Emission | None:
         """Let a task work; None where nothing came for it and nothing is due, as ``engine.runtime.stages`` finds."""
         task = self._tasks.get(place)
-        if task is not None and not slices and not task.is_due(order, 0):
+        if task is not None and not slices and not task.is_due(order, now_ms):
             return None
         if task is None:
             stage = self.plan.stages[place[0]]
             task = self._tasks[place] = build_task(stage, self.plan, self._state(place), self._stores[place])
-        emission = task.process(slices, order, 0)
+        emission = task.process(slices, order, now_ms)
+        self._waiting[place] = emission.wakes_at_ms, emission.dues
         self._states[place] = json.dumps(task.snapshot()).encode()
         return emission
 
