@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
-from engine.frames.clocks import BEFORE_ALL_TIME
+from engine.frames.clocks import BEFORE_ALL_TIME, Clock
+from engine.operators.tasks.clock_waits import MOST_MOMENTS, handed_on, with_moment
 from engine.operators.tasks.pipeline import Pipeline
 from engine.operators.tasks.progress import PartitionProgress
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan, feeds_held_for
+from engine.plan.operators.answers import ClockWait
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
 from tests.property.clocked_runs import FEED, feed, in_order
@@ -278,3 +280,16 @@ def test_a_suppression_by_wall_clock_does_as_its_model(script: list[Look], limit
         offset += len(look.records)
         assert max(step.clock_behind.end, NONE_YET) == model.behind
     assert rows == model.rows
+
+
+def test_the_moments_of_a_long_wait_stay_few_and_hand_on_hardly_later() -> None:
+    """T11: an hour's wait with a batch each second."""
+    wait, moments, begin = ClockWait(3_600_000, is_fixed_at_start=False), [], NONE_YET
+    for second in range(8_000):
+        now_ms = 1_000 * second
+        moments = with_moment(moments, wait, now_ms, second)
+        end = handed_on(moments, wait, now_ms, begin, Clock(second), None)
+        moments = [each for each in moments if each[1] > end]
+        assert len(moments) <= MOST_MOMENTS + 2
+        assert second - 3_600 - 15 <= max(end, -15) <= max(second - 3_600, -15)
+        begin = end

@@ -33,10 +33,10 @@ def with_moment(moments: Sequence[Moment], wait: ClockWait, now_ms: int, time: i
     if time <= (known[-1][1] if known else BEFORE_ALL_TIME):
         return known
     part_ms = max(wait.limit_ms // MOST_MOMENTS, 1)
-    if len(known) > 1 and known[-1][0] // part_ms == known[-2][0] // part_ms:
+    clock_ms = max([now_ms + wait.limit_ms if wait.is_fixed_at_start else now_ms, *(ms for ms, _ in known[-1:])])
+    if (known and known[-1][0] == clock_ms) or (len(known) > 1 and known[-1][0] // part_ms == known[-2][0] // part_ms):
         known.pop()
-    clock_ms = now_ms + wait.limit_ms if wait.is_fixed_at_start else now_ms
-    return [*known, (max(clock_ms, known[-1][0] if known else clock_ms), time)]
+    return [*known, (clock_ms, time)]
 
 
 def handed_on_at(moment: Moment, wait: ClockWait) -> int:
