@@ -35,7 +35,7 @@ class MemoryFeed:
         self._marks: list[Marks] = []
 
     @property
-    def told_ms(self) -> int | None:
+    def last_mark_ms(self) -> int | None:
         """The time of the last mark; None: there is none."""
         return max((marks.last_ms for marks in self._marks if marks.last_ms is not None), default=None)
 

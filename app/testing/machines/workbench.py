@@ -238,7 +238,7 @@ class _Query:
         numbers = numbered(step.causes, feed.reached_ms, step.newest_head)
         causes = pl.concat(step.causes) if step.causes else pl.DataFrame(schema=CAUSES_SCHEMA)
         reached = (feed.reached_ms, step.newest_head)
-        marks = marks_of(causes, step.clock_behind, step.order.heads, feed.ends[0], reached, feed.told_ms)
+        marks = marks_of(causes, step.clock_behind, step.order.heads, feed.ends[0], reached, feed.last_mark_ms)
         feed.append_rows(self.plan.output.name, step.changes, numbers, marks)
         if not step.changes:
             return None

@@ -246,7 +246,8 @@ def _status_facts(found: Status) -> Iterator[tuple[str, Any]]:
     yield "Behind", None if found.lag is None else f"{found.lag:,} records"
     yield "Waiting", "\n".join(f"{count:,} in {operator}" for operator, count in found.buffered.items() if count)
     result = [] if found.stream_time_ms is None else [event_time(found.stream_time_ms)]
-    yield "Stream time", "\n".join([*result, *(f"{event_time(at)} before {operator}" for operator, at in found.clocks.items())])
+    others = [f"{event_time(at)} before {name}" for name, at in found.clocks.items() if at != found.stream_time_ms]
+    yield "Stream time", "\n".join([*result, *others])
     yield "Read", f"{found.read_rows:,} records"
     yield "Written", f"{found.emitted_rows:,}"
     yield "Counted", "\n".join(f"{each.count:,} {each.reason} at {each.input}" for each in found.counters)
