@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.testing.machines.workbench import Workbench
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
+from engine.frames.frames import POS, RANK
 
 Json = dict[str, Any]
 MAX_TASKS = 5
@@ -59,26 +60,9 @@ def emitted(bench: Workbench) -> dict[str, list[tuple[Any, ...]]]:
     return {query: [row for frame in bench.outcome(query).changes for row in frame.rows()] for query in bench.queries}
 
 
-def tables(bench: Workbench) -> dict[str, dict[tuple[Any, ...], tuple[Any, ...]]]:
-    """Return what every table holds at the end, and of every stream how often it has each row."""
-    found = {}
-    for query in bench.queries:
-        output = bench.plan(query).output
-        rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        for frame in bench.outcome(query).changes:
-            for row in frame.iter_rows(named=True):
-                values = tuple(row[name] for name in output.columns.names)
-                if output.kind == "stream":
-                    rows[values] = (rows.get(values, (0,))[0] + 1,)
-                    continue
-                key = tuple(row[name] for name in output.key)
-                versions = (*key, row["_ts"]) if output.history_retention_ms is not None else key
-                if row["_op"] == 0:
-                    rows[versions] = values
-                else:
-                    rows.pop(versions, None)
-        found[query] = rows
-    return found
+def late(bench: Workbench) -> dict[str, list[tuple[Any, ...]]]:
+    """Return the late rows of every query, in their order."""
+    return {query: bench.outcome(query).late.drop(POS, RANK).rows() for query in bench.queries}
 
 
 @dataclass(frozen=True)
@@ -198,25 +182,15 @@ def _pick(draw: Draw, known: list[Shape], kind: str) -> str:
     return str(draw(st.sampled_from(names[::-1])))
 
 
-def _timeless(query: Json) -> bool:
-    """Whether nothing in a query waits for time or is refused for it: then its result does not depend on the clock of each task (T1)."""
-    join = query.get("joins", [{}])[0]
-    is_open = query.get("window", {"grace": "1h"})["grace"] == "1h"
-    return is_open and "suppress" not in query and "within" not in join and join.get("grace", "0s") == "0s"
-
-
 @st.composite
-def worlds(draw: Draw, *, is_timeless: bool = False) -> World:
-    """Draw sources and two to four queries; ``is_timeless``: without any whose result depends on the number of tasks."""
+def worlds(draw: Draw) -> World:
+    """Draw sources and two to four queries."""
     known = [Shape("s", "stream"), Shape("t", "versioned")]
     queries: list[Json] = []
     for number in range(draw(st.integers(2, 4))):
         name = f"q{number}"
         made = draw(st.sampled_from(TEMPLATES))(draw, name, known)
-        if made is not None and is_timeless and "window" in made[0]:
-            made[0]["window"]["grace"] = "1h"
-            made[0].pop("suppress")
-        if made is None or (is_timeless and not _timeless(made[0])):
+        if made is None:
             made = _filtered(draw, name, known)
         assert made is not None
         queries.append({"name": name, "tasks": draw(st.integers(1, MAX_TASKS)), **made[0]})

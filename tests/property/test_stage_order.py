@@ -184,3 +184,16 @@ def test_a_rise_without_a_row_is_told_before_the_next_row_wherever_a_batch_ends(
     expected = [(0, 5_000, 5_000), (0, 5_001, 5_001), (1, 5_003, 5_003), (2, 7_001, 7_001)]
     for cuts in ([], [1], [2], [3], [4], [5], [1, 2, 3, 4, 5]):
         assert made_of(plan, records, cuts).marks == expected
+
+
+def test_what_several_rows_of_a_record_become_stands_row_by_row_for_any_number_of_tasks() -> None:
+    """T1b: a change of the right side answers four left rows, of which each leaves a group and enters another."""
+    plan = planned("answers_then_groups")
+    rows = [("u", {"k": key, "g": "X", "n": 1, "x": 1.0}) for key in "abcd"]
+    rows = [("e", {"g": "X", "n": 1}), *rows, ("e", {"g": "X", "n": 2})]
+    records = [Record(name, 0, offset, offset, offset, row, False) for offset, (name, row) in enumerate(rows)]
+    expected = made_of(plan, records, [])
+    assert len(expected.rows) == 12
+    assert [row[4] for row in expected.rows[4:]] == ["1", "2"] * 4
+    for tasks in (2, 3, 7):
+        same(made_of(plan, records, [], [tasks]), expected)
