@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from app.testing.machines.workbench import Workbench
@@ -62,10 +62,16 @@ def bench_of(queries: list[Json]) -> Workbench:
 
 @st.composite
 def records(draw: st.DrawFn) -> dict[str, pl.DataFrame]:
-    """Records of each source; a table's puts are in order, or a join could see one before it is told that time has passed it (P4)."""
+    """Records of each source, so that P4 and T1d promise the same of one query and of a chain.
+
+    A table's puts are in order, or a join could see one before it is told that time has passed it. The first stream has a record before all
+    others, or who reads what comes of it would know of no wait yet.
+    """
     found = {}
     for name, (kind, body) in SOURCES.items():
         given_records = draw(st.lists(st.tuples(_TIMES, _ROWS), max_size=20 if kind == "stream" else 6))
+        if name == "s":
+            given_records.insert(0, (0, {"k": "a", "g": "X", "n": 1, "x": 1.0}))
         if kind == "table":
             given_records.sort(key=lambda each: each[0])
         rows = [{column: row[column] for column in body["columns"]} for _, row in given_records]
@@ -104,6 +110,8 @@ def cut(bench: Workbench, seed: int) -> None:
 @settings(max_examples=examples(60), deadline=None)
 @given(stream_chains(), records(), st.integers(0, 2**32))
 def test_a_chain_of_queries_gives_what_one_query_gives(body: Json, given_records: dict[str, pl.DataFrame], seed: int) -> None:
+    # The limit's buffer time is bounded by the time with the row's place (S1), which no mark tells of the row itself.
+    assume("limit" not in body.get("suppress", {}))
     one, chain = bench_of([{"name": "q", "tasks": 1, **body}]), bench_of(several(body))
     one.process(given_records)
     chain.append(given_records)

@@ -22,7 +22,7 @@ from engine.operators.aggregation.having import Having
 from engine.operators.operators import BatchTime
 from engine.operators.windows.sliding.sliding_changes import Arrivals, ChainMaker, Chains
 from engine.operators.windows.sliding.sliding_fold import RangeFold, range_minima
-from engine.operators.windows.sliding.sliding_store import HASH, TOLD
+from engine.operators.windows.sliding.sliding_store import HASH
 from engine.operators.windows.sliding.sliding_windows import Timeline, Windows
 from engine.operators.windows.window_places import ARRIVED, FIRST, arrival, by_arrival
 from engine.plan.operators.windows import SlidingAggregation
@@ -118,10 +118,6 @@ class SlidingResults:
         starts = np.concatenate([starts, timeline.times + 1])
         ends = starts + self._difference
         is_closing = (ends >= within.start) & (ends < within.stop)
-        if TOLD in timeline.frame.columns:
-            emitted = np.zeros(len(timeline.groups), np.int64)
-            np.maximum.at(emitted, timeline.groups, timeline.frame[TOLD].fill_null(0).to_numpy())
-            is_closing &= ends >= emitted[groups]
         return timeline.windows(groups[is_closing], starts[is_closing])
 
     # EMIT CHANGES

@@ -35,10 +35,6 @@ BY_TIME: Final = "_by_time"
 """The run's rows in the order of event time: the n-th value is the place of the n-th row by time."""
 
 
-TOLD: Final = "_told"
-"""Of records that came from another task: its windows that end before this are told. Only where tasks had told differently far."""
-
-
 class Band(NamedTuple):
     """Event times from ``low`` to ``high``, both inclusive; none where ``low > high``."""
 
