@@ -100,6 +100,7 @@ class Clock:
         timed_by: names the last operator before this one that waits by the wall clock (T11); None: time is that of the sources.
         waited_ms: how far behind the sources the time behind ``timed_by`` is at most; without one, that of inputs which queries derive.
         has_jump: at one place between the silence and the records time rises because a partition no longer counts (T12).
+        is_written_out: the places of the silence at which it rises stand among ``places``.
     """
 
     start: int = BEFORE_ALL_TIME
@@ -112,6 +113,7 @@ class Clock:
     timed_by: str | None = None
     waited_ms: int = 0
     has_jump: bool = False
+    is_written_out: bool = False
 
     @property
     def wait_ms(self) -> int:
@@ -156,8 +158,11 @@ class Clock:
         if known == self.begin:
             return self
         place = min(self.next_place, release)
-        places = np.append(place, self.places[self.places > place])[: None if place < NEVER else 0]
-        return replace(self, start=known, places=places, times=self.upto(places), silence_ms=0, waits=())
+        risen = np.concatenate([self.first + np.arange(self._rises_ms), self.places])
+        places = np.append(place, risen[risen > place])[: None if place < NEVER else 0]
+        return replace(
+            self, start=known, places=places, times=self.upto(places), waits=(), waited_ms=self.wait_ms, is_written_out=True
+        )
 
     def joined(self, other: Clock) -> Clock:
         """Return the time of two tables whose changes make results (T1d): the greater one at each place.
@@ -251,7 +256,8 @@ class Clock:
     @property
     def _rises_ms(self) -> int:
         """By how much it rises in the silence."""
-        return self.silence_ms if self.start != BEFORE_ALL_TIME and self.timed_by is None else 0
+        is_slope = self.start != BEFORE_ALL_TIME and self.timed_by is None and not self.is_written_out
+        return self.silence_ms if is_slope else 0
 
     def _at(self, places: I64, side: str) -> I64:
         silent = self._rises_ms

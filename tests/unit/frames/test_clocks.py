@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.frames.clocks import BEFORE_ALL_TIME, Clock
+from engine.frames.clocks import BEFORE_ALL_TIME, NEVER, Clock, Wait
 
 
 def rising(start: int, places: list[int], times: list[int], silence_ms: int = 0) -> Clock:
@@ -31,3 +31,12 @@ def test_of_two_tables_the_one_that_has_waited_less_is_set_back() -> None:
     joined = waited.joined(other)
     assert joined.before(np.arange(6)).tolist() == [-5, -5, -5, -5, 9, 10]
     assert joined.wait_ms == 10
+
+
+def test_behind_a_shorter_wait_time_goes_on_with_each_millisecond_of_the_silence() -> None:
+    """J11, T10: an edit while the sources are idle."""
+    behind = rising(50, [4], [70], 3).behind(Wait(10)).going_on(20)
+    assert behind.before(np.arange(6)).tolist() == [20, 41, 42, 43, 43, 60]
+    assert behind.reached(np.array([20, 30, 42, 43, 60, 61])).tolist() == [0, 0, 1, 2, 4, NEVER]
+    assert (behind.end, behind.wait_ms, behind.is_silence(np.array([2, 3])).tolist()) == (60, 10, [True, False])
+    assert rising(50, [], [], 3).behind(Wait(10)).going_on(20).end == 43, "where no record comes, too"
