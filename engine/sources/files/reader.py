@@ -208,10 +208,6 @@ class FileReader(FeedReader):
             if file_range.start < last:
                 yield file_range.cut(file_range.start, last)
 
-    @property
-    def _split_size(self) -> int:
-        return self.grain.split_bytes if not self._is_parquet else 8 * PARQUET_ROWS
-
     def _split_ranges(self, whole: FileRange) -> Iterator[FileRange]:
         """Cut a range into what single tasks read."""
         path, step = self._path(whole.name), self.grain.split_bytes
