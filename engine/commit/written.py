@@ -45,8 +45,8 @@ SELECT feed_id, partition, base, rows, min_ts, max_ts, payload, sequence, sequen
 RETURNING 1
 """
 _MARKS_SQL: Final = """
-INSERT INTO log.mark (feed_id, time_ms, first, last, wait_ms, payload)
-SELECT * FROM unnest(%b::integer[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[])
+INSERT INTO log.mark (feed_id, time_ms, first, last, head_ms, wait_ms, payload)
+SELECT * FROM unnest(%b::integer[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[])
 """
 _COUNT_SQL: Final = """
 INSERT INTO log.counter AS c (owner, input, reason, count) SELECT * FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::bigint[])
@@ -73,7 +73,7 @@ class SharedRows:
 
     _advances: dict[int, Advance] = field(default_factory=dict)
     _batches: dict[int, list[tuple[int, Batch]]] = field(default_factory=dict)
-    _marks: list[tuple[int, int, int, int, int, bytes]] = field(default_factory=list)
+    _marks: list[tuple[int, int, int, int, int, int, bytes]] = field(default_factory=list)
     _counts: list[tuple[UUID, str, str, int]] = field(default_factory=list)
     _commits: list[tuple[UUID, int, str, int | None, str, str | None]] = field(default_factory=list)
     _states: list[tuple[UUID, int, int, str, str]] = field(default_factory=list)
@@ -88,8 +88,10 @@ class SharedRows:
     def tell(self, feed: int, marks: Marks) -> None:
         """Write the marks of a batch of a feed, if there are any."""
         if len(marks.numbers):
-            first, last = int(marks.numbers[0]), int(marks.numbers[-1])
-            self._marks.append((feed, int(marks.times[-1]), first, last, marks.wait_ms, encode_marks(marks)))
+            first, last, time_ms, head_ms = (
+                int(each) for each in (marks.numbers[0], marks.numbers[-1], marks.times[-1], marks.heads[-1])
+            )
+            self._marks.append((feed, time_ms, first, last, head_ms, marks.wait_ms, encode_marks(marks)))
 
     def count(self, owner: UUID, name: str, reason: str, count: int) -> None:
         """Add to a counter; called once for each."""

@@ -22,7 +22,9 @@ from engine.frames.places import is_further, place_order
 from engine.postgres.postgres import Connection
 
 _READ_SQL: Final = """
-SELECT wait_ms, payload FROM log.mark WHERE feed_id = %(feed)s AND last >= %(start)s AND first <= %(end)s ORDER BY time_ms
+SELECT wait_ms, payload FROM log.mark
+WHERE feed_id = %(feed)s AND last >= %(start)s AND first <= %(end)s AND (%(told)s::bigint IS NULL OR time_ms > %(told)s::bigint)
+ORDER BY time_ms
 """
 
 TOLD_EVERY_MS: Final = 1_000
@@ -126,7 +128,9 @@ def decode_marks(payload: bytes, wait_ms: int) -> Marks:
     return Marks(rows, heads, times, wait_ms)
 
 
-def read_marks(connection: Connection, feed_id: int, start: int, end: int, until_head: int | None) -> Marks:
+def read_marks(
+    connection: Connection, feed_id: int, start: int, end: int, until_head: int | None, told_ms: int | None = None
+) -> Marks:
     """Return the marks before the rows ``[start, end)``, and of those before the row ``end`` the ones that are read with them.
 
     A mark that was read before changes nothing when it is read again.
@@ -137,9 +141,10 @@ def read_marks(connection: Connection, feed_id: int, start: int, end: int, until
         start: number of the first row.
         end: number behind the last row.
         until_head: marks before the row ``end`` count where the merge had not come so far; None: all do.
+        told_ms: those of commits whose last mark tells no later time were read before; None: none was. A relation without rows has many.
     """
     with connection.cursor(row_factory=tuple_row) as cursor:
-        rows = cursor.execute(_READ_SQL, {"feed": feed_id, "start": start, "end": end}).fetchall()
+        rows = cursor.execute(_READ_SQL, {"feed": feed_id, "start": start, "end": end, "told": told_ms}).fetchall()
     parts = [decode_marks(payload, wait_ms) for wait_ms, payload in rows]
     nothing = np.empty(0, np.int64)
     numbers, heads, times = (

@@ -79,8 +79,12 @@ RETURNING start_sequence
 """
 _TRIM_DELETE_SQL = "DELETE FROM log.batch WHERE feed_id = %s AND sequence < %s"
 _TRIM_MARKS_SQL = """
-DELETE FROM log.mark WHERE feed_id = %(feed)s AND last < %(start)s
-    AND time_ms < (SELECT max(time_ms) FROM log.mark WHERE feed_id = %(feed)s AND last < %(start)s)
+WITH old AS (
+    SELECT time_ms FROM log.mark WHERE feed_id = %(feed)s AND (last < %(start)s OR (
+        last = %(start)s AND %(start)s < %(keep_from)s::bigint AND appended_at < now() - %(retention_ms)s * interval '1 millisecond'
+    ))
+)
+DELETE FROM log.mark WHERE feed_id = %(feed)s AND time_ms IN (SELECT time_ms FROM old) AND time_ms < (SELECT max(time_ms) FROM old)
 """
 _TRIM_HEADS_SQL = """
 UPDATE log.head h SET start_offset = coalesce((
@@ -292,9 +296,10 @@ def trim_sequence(connection: Connection, feed_id: int, retention_ms: int, keep_
         cursor.execute("SELECT 1 FROM log.feed WHERE id = %s FOR NO KEY UPDATE", (feed_id,))
         row = cursor.execute(_TRIM_SQL, params).fetchone()
         removed = 0 if row is None else cursor.execute(_TRIM_DELETE_SQL, (feed_id, row[0])).rowcount
-        if removed and row is not None:
+        if removed:
             cursor.execute(_TRIM_HEADS_SQL, (feed_id,))
-            cursor.execute(_TRIM_MARKS_SQL, {"feed": feed_id, "start": row[0]})
+        if row is not None:  # a relation without rows has marks all the same
+            cursor.execute(_TRIM_MARKS_SQL, {**params, "start": row[0]})
     return removed
 
 

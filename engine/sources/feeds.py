@@ -135,17 +135,28 @@ class FeedReader(Protocol):
         """Cut what a batch reads, ``[start, end)``, into the inputs of single tasks; nobody knows their heads yet."""
         ...
 
-    def last_mark_ms(self) -> int | None:
-        """Return the time of a derived feed's last mark (P14); None, the default: it has none, or records tell the feed's time."""
+    def last_mark_ms(self, until_head: int | None = None) -> int | None:  # noqa: ARG002 - of those that have marks
+        """Return the time of a derived feed's last mark (P14); None, the default: it has none, or records tell the feed's time.
+
+        Args:
+            until_head: the last one of a commit in all of which the merge had not come so far; None: the very last.
+        """
         return None
 
-    def with_marks(self, splits: Sequence[Split], end: int, until_head: int | None) -> Sequence[Split]:  # noqa: ARG002 - of those that have marks
+    def with_marks(
+        self,
+        splits: Sequence[Split],
+        end: int,  # noqa: ARG002 - of those that have marks
+        until_head: int | None,  # noqa: ARG002
+        told_ms: int | None,  # noqa: ARG002
+    ) -> Sequence[Split]:
         """Return the splits of a batch so that the marks right before its end are read too, also where it has no rows; by default as they are.
 
         Args:
             splits: of a partition.
             end: where the batch ends.
             until_head: marks right before ``end`` are read where the merge had not come so far with them; None: all are.
+            told_ms: what ``last_mark_ms`` gave for the batch before: marks up to there are read; None: none is.
         """
         return splits
 

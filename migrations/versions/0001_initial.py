@@ -316,12 +316,14 @@ ALTER TABLE log.batch ALTER COLUMN payload SET STORAGE EXTERNAL;
 CREATE INDEX batch_sequence ON log.batch (feed_id, sequence) WHERE sequence IS NOT NULL;
 
 -- The marks of a derived feed (P14), one row for a commit: those between the numbers first and last, of which the last tells time_ms.
--- wait_ms: how far behind the time of the sources this time is at most. cut: of the rows before.
+-- head_ms: how far the merge of the producer's inputs had come with the last one. wait_ms: how far behind the time of the sources this time
+-- is at most. cut: of the rows before.
 CREATE TABLE log.mark (
     feed_id integer NOT NULL REFERENCES log.feed ON DELETE CASCADE,
     time_ms bigint NOT NULL,
     first bigint NOT NULL,
     last bigint NOT NULL,
+    head_ms bigint NOT NULL,
     wait_ms bigint NOT NULL,
     cut bigint,
     payload bytea NOT NULL,

@@ -12,10 +12,12 @@ import polars as pl
 import psycopg
 import pytest
 
+from engine.commit.written import SharedRows
 from engine.errors import RecordsRemoved, SourceUnavailable
 from engine.log import storage as log
+from engine.log.marks import Marks, read_marks
 from engine.log.sequence import Numbered
-from engine.log.sequences import leave_orphaned, make_result_feed, open_sequences, read_sequence, trim_sequence
+from engine.log.sequences import Advance, leave_orphaned, make_result_feed, open_sequences, read_sequence, trim_sequence
 from engine.plan.model import Feed, Input
 from engine.sources.connector_kinds import open_feed
 from engine.sources.feeds import FeedReader, Limit, ReadRequest
@@ -276,3 +278,40 @@ def test_a_commit_of_the_producer_is_seen_as_a_whole(conn: Connection, dsn: str)
         assert reader(other).ends() == {0: 10}
         assert sum(frame.height for frame in read_derived(other, "made")) == 10
     assert reader(conn).ends() == {0: 20}
+
+
+def tell(conn: Connection, *told: tuple[int, int, int]) -> None:
+    """Write marks, one commit each: (number, head, time)."""
+    for number, head, time in told:
+        written, feed = SharedRows(), open_sequence(conn, "made")
+        advance = Advance(feed.id, feed.next_sequence, feed.reached_ms, time, PRODUCER, 0)
+        written.append(advance, [])
+        written.append(advance._replace(told_ms=None), [])  # replayed rows have no marks
+        written.tell(feed.id, Marks(np.array([number]), np.array([head]), np.array([time])))
+        with conn.cursor() as cursor:
+            written.send(cursor)
+
+
+def test_marks_that_were_read_are_not_read_again_and_the_horizon_bounds_them(conn: Connection) -> None:
+    """P14: a relation that emits no row for a day has tens of thousands of them before its next row."""
+    Producer(conn).commit(10, 2)
+    tell(conn, (10, 50, 1_000), (10, 60, 2_000), (10, 70, 3_000))
+    own = reader(conn)
+    assert [own.last_mark_ms(head) for head in (None, 61, 60, 50)] == [3_000, 2_000, 1_000, None]
+    [split] = own.with_marks([], 10, 61, None)
+    assert read_marks(conn, feed_id(conn), 10, 10, 61).times.tolist() == [1_000, 2_000]
+    assert read_marks(conn, feed_id(conn), 10, 10, None, 2_000).times.tolist() == [3_000]
+    assert [packet.kind for packet in own.read(split, ReadRequest([MADE], 0, 1))] == ["times", "progress"]
+
+
+@pytest.mark.parametrize(("keep_from", "kept"), [(None, [2_000, 3_000]), (10, [1_000, 2_000, 3_000])])
+def test_old_marks_of_a_relation_without_rows_go_too(conn: Connection, keep_from: int | None, kept: list[int]) -> None:
+    Producer(conn).commit(10, 2)
+    age(conn, 10)
+    tell(conn, (10, 50, 1_000), (10, 60, 2_000), (10, 70, 3_000))
+    conn.execute("UPDATE log.mark SET appended_at = now() - interval '1 hour' WHERE time_ms < 3000")
+    with conn.transaction():
+        trim_sequence(conn, feed_id(conn), 60_000, keep_from)
+    assert read_marks(conn, feed_id(conn), 10, 10, None).times.tolist() == kept, (
+        "of the old ones the last tells where time stands"
+    )

@@ -40,8 +40,8 @@ SELECT %(target)s, partition, base_offset, rows, min_ts, max_ts, payload, append
 FROM log.batch WHERE feed_id = %(source)s
 """
 _MARKS_SQL: Final = """
-INSERT INTO log.mark (feed_id, time_ms, first, last, wait_ms, cut, payload, appended_at)
-SELECT %(target)s, time_ms, first, last, wait_ms, cut, payload, appended_at FROM log.mark WHERE feed_id = %(source)s
+INSERT INTO log.mark (feed_id, time_ms, first, last, head_ms, wait_ms, cut, payload, appended_at)
+SELECT %(target)s, time_ms, first, last, head_ms, wait_ms, cut, payload, appended_at FROM log.mark WHERE feed_id = %(source)s
 """
 # In positions, the feed of replays has the query's id as its name.
 _COMMIT_SQL: Final = f"""

@@ -43,7 +43,7 @@ UPDATE log.feed SET next_sequence = %(sequence)s, start_sequence = least(start_s
     told_ms = %(told)s, rewound = gen_random_uuid()
 WHERE id = %(feed)s
 """
-_MARKS: Final = "DELETE FROM log.mark WHERE feed_id = %(feed)s AND time_ms > coalesce(%(told)s::bigint, -1)"
+_MARKS: Final = "DELETE FROM log.mark WHERE feed_id = %(feed)s AND (%(told)s::bigint IS NULL OR time_ms > %(told)s::bigint)"
 _COMMIT: Final = """
 UPDATE log.commit SET batch_id = %(batch)s, committed_at = %(at)s, position = %(position)s, stream_time_ms = %(time)s, detail = %(detail)s,
     cursor = %(cursor)s, layout = %(layout)s

@@ -152,12 +152,12 @@ class BatchPlanner:
         if not gaps and all(
             start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
         ):
-            is_told = admitted.cut_ms is None and self._told != start.get("told", {})
-            is_due = is_told or self._has_new_requests(start) or self._is_due(start, now_ms, reach)
+            told = self._read_marks(start, backlogs, admitted)
+            is_due = told != start.get("told", {}) or self._has_new_requests(start) or self._is_due(start, now_ms, reach)
             fields = reach, gaps_of_cursor(start, start["feeds"], [])
             found: Cursor = {**self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *fields), **at_end}
             is_due = is_due or self._idle(start, found) != self._idle(start, start)
-            return self._with_marks(found, start, admitted) if is_due else start
+            return _with_marks(found, told, admitted) if is_due else start
         if horizon_ms is None:
             self._unread.ask_for_next(backlogs, admitted, self._ahead(self._planned + 1), is_merged=is_merged)
         # With a horizon, the records left wait for another feed; without one, the batch's bound has left them.
@@ -171,14 +171,25 @@ class BatchPlanner:
         found = self._cursor(
             feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach, gaps_of_cursor(start, feeds, gaps)
         )
-        found = self._with_marks({**found, **at_end}, start, admitted)
+        found = _with_marks({**found, **at_end}, self._read_marks(start, backlogs, admitted), admitted)
         return {**found, "is_full": True} if is_full else found
 
-    def _with_marks(self, cursor: Cursor, start: Cursor, admitted: Admitted) -> Cursor:
-        """Return a cursor with how far the marks of derived feeds are read: ``told``, by feed, and ``cut``, where the batch is cut."""
-        if admitted.cut_ms is not None:
-            return {**cursor, "told": start.get("told", {}), "cut": admitted.cut_ms}
-        return {**cursor, "told": self._told} if self._told else cursor
+    def _read_marks(self, start: Cursor, backlogs: Sequence[Backlog], admitted: Admitted) -> Mapping[str, int]:
+        """Return how far a batch reads the marks of derived feeds: by feed the time of a mark up to which all are read."""
+        known: Mapping[str, int] = start.get("told", {})
+        if admitted.cut_ms is None:
+            return self._told if all(_is_read(backlog, admitted) for backlog in backlogs) else known
+        found = dict(known)
+        for reader, _ in self._feeds:
+            name = reader.feed.name
+            newest = self._told.get(name)
+            if newest is None or newest == known.get(name):
+                continue
+            # Those that came since the look may stand behind rows that it has not seen.
+            before_cut = reader.last_mark_ms(admitted.cut_ms)
+            if before_cut is not None and (name not in known or before_cut > known[name]):
+                found[name] = min(before_cut, newest)
+        return found
 
     def _bound(self, planned: int) -> BatchLimit:
         """Return the bound of the batch with this number: the first ones are smaller, because workers wait while the first is planned."""
@@ -236,7 +247,7 @@ class BatchPlanner:
                 head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
                 splits = reader.splits(int(partition), first, last) if first < last else []
                 if splits or end.get("told") != start.get("told"):
-                    splits = reader.with_marks(splits, last, end.get("cut"))
+                    splits = reader.with_marks(splits, last, end.get("cut"), start.get("told", {}).get(reader.feed.name))
                 weighed += [(split.weight_bytes, index, replace(split, head=head)) for split in splits]
         held = self._hold_progress(end)
         groups = grouped(weighed, self._spec.cores) if self._spec.cores else [[(index, split) for _, index, split in weighed]]
@@ -379,6 +390,12 @@ class BatchPlanner:
             self._told |= {reader.feed.name: told_ms for reader in derived if (told_ms := reader.last_mark_ms()) is not None}
             ends |= {reader.feed.name: reader.ends() for reader in derived}
         return ends
+
+
+def _with_marks(cursor: Cursor, told: Mapping[str, int], admitted: Admitted) -> Cursor:
+    """Return a cursor with how far the marks of derived feeds are read: ``told``, by feed, and ``cut``, where the batch is cut."""
+    cut = {} if admitted.cut_ms is None else {"cut": admitted.cut_ms}
+    return {**cursor, **({"told": told} if told else {}), **cut}
 
 
 def _reached_in(dsn: str, feeds: Sequence[str]) -> Mapping[str, Reached]:

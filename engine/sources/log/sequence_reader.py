@@ -33,6 +33,9 @@ WHERE feed_id = %(feed_id)s AND sequence < %(end)s AND sequence > %(start)s - se
 """
 _FIRST_AT_SQL = f"{_MEETING_SQL} AND head_ms >= %(bound)s ORDER BY sequence LIMIT 1"
 _SPLITS_SQL = f"{_MEETING_SQL} ORDER BY sequence"
+_LAST_MARK_SQL = """
+SELECT m.time_ms FROM log.mark m JOIN log.feed f ON f.id = m.feed_id WHERE f.name = %s AND m.head_ms < %s ORDER BY m.time_ms DESC LIMIT 1
+"""
 _BEFORE_SQL = "SELECT head_ms FROM log.batch WHERE feed_id = %s AND sequence < %s ORDER BY sequence DESC LIMIT 1"
 
 
@@ -43,9 +46,11 @@ class SequenceSplit(Split):
     Attributes:
         until_head: marks right before ``end`` are read where the merge had not come so far with them; None: all are. Of all splits of a
             batch but the last one none is.
+        told_ms: marks of commits up to this time were read before; None: none was.
     """
 
     until_head: int | None = BEFORE_ALL_TIME
+    told_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +140,27 @@ class SequenceReader(FeedReader):
                 first = stop
         return splits if first == end else [*splits, SequenceSplit(LANE_PARTITION, first, end)]
 
-    def last_mark_ms(self) -> int | None:
+    def last_mark_ms(self, until_head: int | None = None) -> int | None:
         """See ``FeedReader``."""
         with shared_connection(self.dsn) as connection:
+            if until_head is not None:
+                with connection.cursor(row_factory=tuple_row) as cursor:
+                    row = cursor.execute(_LAST_MARK_SQL, (self.feed.log_feed, until_head)).fetchone()
+                return None if row is None else int(row[0])
             return feed_ends(connection, [self.feed.log_feed]).get(self.feed.log_feed, {}).get(TOLD)
 
-    def with_marks(self, splits: Sequence[Split], end: int, until_head: int | None) -> Sequence[Split]:
+    def with_marks(self, splits: Sequence[Split], end: int, until_head: int | None, told_ms: int | None) -> Sequence[Split]:
         """See ``FeedReader``."""
         first = splits[-1].start if splits else end
-        return [*splits[:-1], SequenceSplit(LANE_PARTITION, first, end, until_head=until_head)]
+        earlier = [SequenceSplit(LANE_PARTITION, each.start, each.end, told_ms=told_ms) for each in splits[:-1]]
+        return [*earlier, SequenceSplit(LANE_PARTITION, first, end, until_head=until_head, told_ms=told_ms)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         with shared_connection(self.dsn) as connection:
             feed_id, _, _ = self._find(connection)
             frames = read_sequence(connection, feed_id, split.start, split.end)
-            until_head = split.until_head if isinstance(split, SequenceSplit) else None
-            marks = read_marks(connection, feed_id, split.start, split.end, until_head)
+            until_head, told_ms = (split.until_head, split.told_ms) if isinstance(split, SequenceSplit) else (None, None)
+            marks = read_marks(connection, feed_id, split.start, split.end, until_head, told_ms)
             yield from shape(map(_piece, _gathered(frames)), split, self.feed, request, LOGGED, marks)
             # The start moves in the transaction that removes rows, so a check after reading finds every gap.
             _, first, end = self._find(connection)

@@ -242,3 +242,36 @@ def test_a_batch_takes_all_or_nothing_of_each_group_that_fits(
         start = end
         for feed, steps in zip(feeds, grown, strict=False):
             feed.heads += [*accumulate(steps, initial=(feed.heads or [0])[-1])][1:]
+
+
+@dataclass
+class Marked(Timed):
+    """A derived feed with marks: how far the merge had come, and the time."""
+
+    marks: list[tuple[int, int]] = field(default_factory=list)
+
+    def last_mark_ms(self, until_head: int | None = None) -> int | None:
+        return max((time for head, time in self.marks if until_head is None or head < until_head), default=None)
+
+
+def test_marks_before_the_horizon_are_read_although_no_row_is() -> None:
+    """P14: under load a producer is never at its end, and time goes on behind a relation without rows all the same."""
+    quiet = Marked(Feed("log:finals", "log", "finals", is_derived=True), {0: 0}, marks=[(3, 2_000), (6, 5_000), (9, 8_000)])
+    busy = derived("debits", [])
+    behind = {"finals": Reached(False, 7, 7, ()), "debits": Reached(False, 7, 7, ())}
+    planner = a_planner(quiet, busy, upstream=lambda feeds: {feed: behind[feed] for feed in feeds})
+    first = latest(planner, planner.start)
+    assert (first["told"], first["cut"]) == ({"log:finals": 5_000}, 7)
+    assert latest(planner, first) is first, "there are no more before the horizon"
+    behind |= dict.fromkeys(behind, Reached(True, 9, 9, ()))
+    second = latest(planner, first)
+    assert (second["told"], "cut" in second) == ({"log:finals": 8_000}, False)
+    assert latest(planner, second) is second
+
+
+def test_marks_behind_rows_that_a_batch_leaves_unread_do_not_count_as_read() -> None:
+    feed = Marked(Feed("log:a", "log", "a", is_derived=True), {0: 0}, heads=[1, 2, 3, 4], blocks_per_look=9, marks=[(4, 4_000)])
+    planner = a_planner(feed, max_rows=2)
+    first = latest(planner, planner.start)
+    assert (first["feeds"]["log:a"]["0"], first.get("told", {})) == (2, {})
+    assert latest(planner, first)["told"] == {"log:a": 4_000}
