@@ -248,6 +248,11 @@ def _status_facts(found: Status) -> Iterator[tuple[str, Any]]:
     result = [] if found.stream_time_ms is None else [event_time(found.stream_time_ms)]
     others = [f"{event_time(at)} before {name}" for name, at in found.clocks.items() if at != found.stream_time_ms]
     yield "Stream time", "\n".join([*result, *others])
+    if (slowest := found.slowest_partition) is not None:
+        yield (
+            "Held back",
+            f"by partition {slowest.partition} of {slowest.feed} for {age(slowest.since)}: {slowest.behind_ms / 1000:,.1f} s behind",
+        )
     yield "Read", f"{found.read_rows:,} records"
     yield "Written", f"{found.emitted_rows:,}"
     yield "Counted", "\n".join(f"{each.count:,} {each.reason} at {each.input}" for each in found.counters)

@@ -38,6 +38,17 @@ export function waitingOf(status: Status): number {
   return Object.values(status.buffered).reduce((sum, rows) => sum + rows, 0);
 }
 
+/** Which partition holds stream time back (`clock: slowest`), and since when. */
+function Slowest({ of: slowest }: { of: NonNullable<Status["slowest_partition"]> }) {
+  const source = slowest.relations.length === 0 ? slowest.feed : slowest.relations.join(", ");
+  return (
+    <p class="small">
+      Partition {slowest.partition} of {source} holds stream time back: it is {span(slowest.behind_ms)} behind the others, and the slowest one
+      since {moment(Date.parse(slowest.since)).slice(11)} UTC ({ago(slowest.since)}).
+    </p>
+  );
+}
+
 export function Now({ name, status, lateness }: { name: string; status: Status; lateness: Lateness | null }) {
   overview.value; // the history of numbers grows with it
   const history = historyOf(name);
@@ -55,6 +66,7 @@ export function Now({ name, status, lateness }: { name: string; status: Status; 
         <Tile name="Late" value={count(glance?.late)} more={becameOf(status)} />
         <Tile name="Batch" value={status.batch_id === null ? NONE : span(glance?.batch_ms)} more={status.batch_id === null ? "none yet" : `number ${count(status.batch_id)}, ${ago(status.committed_at)}`} />
       </div>
+      {status.slowest_partition !== null && <Slowest of={status.slowest_partition} />}
       <Behind status={status} history={history} />
       {isInTrouble && <DeliveryPanel status={status} />}
       <Tide name={name} status={status} lateness={lateness} />

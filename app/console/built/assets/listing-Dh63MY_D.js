@@ -1,1 +1,0 @@
-import{ot as e}from"./index-BOjjNSN6.js";import{n as t}from"./paths-CtPswy-9.js";var n=1e3;async function r(e){let[t,n]=await Promise.all([i(`/v1/streams`,e),i(`/v1/tables`,e)]);return[...t,...n].sort((e,t)=>e.name.localeCompare(t.name))}async function i(r,i){return await t(t=>e.get(r,{query:{limit:n,cursor:t},signal:i}))}export{r as t};
