@@ -217,6 +217,27 @@ def test_a_launch_wakes_every_task_also_where_the_hosts_clock_was_set_back_befor
     assert latest(planner, start)["now_ms"] == 5_005
 
 
+def test_tasks_and_sink_hear_which_partitions_have_been_at_their_end_for_long() -> None:
+    feed, inputs = a_feed("a", p0=10, p1=20), (an_input(0, "a", "a"),)
+    clock = Clock(uuid4(), frozenset(), slowest_after_ms=1_000)
+    spec = SourceSpec("", inputs, 2, new_cursor({"log:a": {"0": 0, "1": 0}}, 0, 0), BatchLimit(10**6, 10**9), 2, clock)
+    now_ms = iter((5_000, 5_600, 6_000))
+    planner = BatchPlanner(spec, [(feed, inputs)], WallClock(lambda: next(now_ms), lambda: 0))
+    first = latest(planner, planner.start)
+    assert first["at_end"] == {"log:a": {"0": 5_000, "1": 5_000}}
+    feed.length[0] = 11
+    second = latest(planner, first)
+    assert second["at_end"] == {"log:a": {"0": 5_600, "1": 5_000}}
+    feed.length[0] = 12
+    third = latest(planner, second)
+    groups = planner.groups(second, third)
+    packets = [packet for group in groups for packet in PacketReader(planner._spec, planner._feeds).read(group)]
+    ticks = [json.loads(packet.blob) for packet in packets if packet.kind == "tick"]
+    assert [tick["idle"] for tick in ticks] == [[["log:a", 1]]] * 2
+    assert GroupedPackets.of(packets).idle == [("log:a", 1)]
+    assert not any(group.idle for group in planner.groups(first, second))
+
+
 def test_a_batch_is_bounded_and_the_next_one_goes_on() -> None:
     planner = a_planner(a_feed("a", p0=100), max_rows=30)
     first = latest(planner, planner.start)
