@@ -153,10 +153,10 @@ class BatchPlanner:
             start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
         ):
             told = self._read_marks(start, backlogs, admitted)
-            is_due = told != start.get("told", {}) or self._has_new_requests(start) or self._is_due(start, now_ms, reach)
             fields = reach, gaps_of_cursor(start, start["feeds"], [])
             found: Cursor = {**self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *fields), **at_end}
-            is_due = is_due or self._idle(start, found) != self._idle(start, start)
+            has_news = told != start.get("told", {}) or self._idle(start, found) != self._idle(start, start)
+            is_due = has_news or self._has_new_requests(start) or self._is_due(start, now_ms, reach)
             return _with_marks(found, told, admitted) if is_due else start
         if horizon_ms is None:
             self._unread.ask_for_next(backlogs, admitted, self._ahead(self._planned + 1), is_merged=is_merged)

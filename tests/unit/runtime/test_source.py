@@ -238,6 +238,20 @@ def test_tasks_and_sink_hear_which_partitions_have_been_at_their_end_for_long() 
     assert not any(group.idle for group in planner.groups(first, second))
 
 
+def test_a_partition_that_no_longer_counts_makes_a_batch_without_records() -> None:
+    feed, inputs = a_feed("a", p0=10, p1=20), (an_input(0, "a", "a"),)
+    clock = Clock(uuid4(), frozenset(), slowest_after_ms=1_000)
+    spec = SourceSpec("", inputs, 2, new_cursor({"log:a": {"0": 0, "1": 0}}, 0, 0), BatchLimit(10**6, 10**9), 2, clock)
+    now_ms = iter((5_000, 5_600, 6_000))
+    planner = BatchPlanner(spec, [(feed, inputs)], WallClock(lambda: next(now_ms), lambda: 0))
+    first = latest(planner, planner.start)
+    feed.length[0] = 11
+    second = latest(planner, first)
+    third = latest(planner, second)
+    assert third["feeds"] == second["feeds"]
+    assert [group.idle for group in planner.groups(second, third)] == [(("log:a", 1),)]
+
+
 def test_a_batch_is_bounded_and_the_next_one_goes_on() -> None:
     planner = a_planner(a_feed("a", p0=100), max_rows=30)
     first = latest(planner, planner.start)
