@@ -111,7 +111,8 @@ def cut(bench: Workbench, seed: int) -> None:
 @given(stream_chains(), records(), st.integers(0, 2**32))
 def test_a_chain_of_queries_gives_what_one_query_gives(body: Json, given_records: dict[str, pl.DataFrame], seed: int) -> None:
     # The limit's buffer time is bounded by the time with the row's place (S1), which no mark tells of the row itself.
-    assume("limit" not in body.get("suppress", {}))
+    # And the workbench reads marks with rows only, so a join of two streams knows the wait of one too late (T1d).
+    assume("limit" not in body.get("suppress", {}) and not any("stream" in join for join in body["joins"]))
     one, chain = bench_of([{"name": "q", "tasks": 1, **body}]), bench_of(several(body))
     one.process(given_records)
     chain.append(given_records)
