@@ -20,9 +20,11 @@ from app.testing.machines.memory_feed import MemoryFeed
 from engine.commit.task_states import Cursor
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition
+from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.frames.frames import OFFSET, Counters, empty_late, merge_counters
 from engine.log.marks import marks_of
 from engine.log.sequence import CAUSES_SCHEMA, numbered
+from engine.log.sequences import LANE_PARTITION
 from engine.operators.tasks.order import Slice
 from engine.operators.tasks.pipeline import Pipeline, Step
 from engine.operators.tasks.progress import PartitionProgress
@@ -72,6 +74,7 @@ class _Query:
             item.feed.name: {str(partition): 0 for partition in feeds[item.feed.name].ends} for item in plan.inputs
         }
         self.read_to: dict[str, dict[str, int]] = {name: {} for name in self.position}
+        self.told: dict[str, int] = {}
         self._heads: dict[FeedPartition, int] = {}
         self._ends = PartitionEnds()
         self._cursor: Cursor = {"feeds": {}, "now_ms": 0}
@@ -131,7 +134,7 @@ class _Query:
         """
         if self.outcome.failure is not None:
             return None
-        admitted = self._admit(limit, behind)
+        admitted = self._with_marks(self._admit(limit, behind))
         is_due = self.wakes_at_ms is not None and self.wakes_at_ms <= now_ms
         if not admitted.ends and not (self._has_ticks and is_due):
             return None
@@ -164,6 +167,18 @@ class _Query:
         horizon_ms = min((-1 if ms is None else ms for ms in late), default=None) if is_merged else None
         return admit(backlogs, limit, self._first_at if is_merged else None, horizon_ms)
 
+    def _with_marks(self, admitted: Admitted) -> Admitted:
+        """Let the batch read also the marks of derived feeds of which it reads no row (P14)."""
+        derived = {item.feed.name for item in self.plan.inputs if item.feed.is_derived}
+        places = {name: self.position[name].setdefault(str(LANE_PARTITION), 0) for name in sorted(derived)}
+        told = {name: self._feeds[name].marks(start, start, admitted.cut_ms).last_ms for name, start in places.items()}
+        ends = {
+            (name, LANE_PARTITION): places[name]
+            for name, last_ms in told.items()
+            if last_ms is not None and last_ms > self.told.get(name, BEFORE_ALL_TIME)
+        }
+        return replace(admitted, ends={**ends, **admitted.ends})
+
     def _first_at(self, backlog: Backlog, start: int, end: int, bound_ms: int) -> int:
         return self._feeds[backlog.feed].first_at(backlog.partition, start, end, bound_ms)
 
@@ -180,7 +195,10 @@ class _Query:
             if item == inputs[0]:
                 lanes[name, partition].add_times(*self._feeds[name].heads(partition, start, end))
                 if item.feed.is_derived:
-                    lanes[name, partition].add_marks(self._feeds[name].marks(start, end, admitted.cut_ms), inputs)
+                    marks = self._feeds[name].marks(start, end, admitted.cut_ms)
+                    lanes[name, partition].add_marks(marks, inputs)
+                    if marks.last_ms is not None:
+                        self.told[name] = max(marks.last_ms, self.told.get(name, marks.last_ms))
             for frame in self._feeds[name].read(item.source_name, partition, start, end):
                 accepted = frame if item.part_of is None else _of_part(frame, item, now_ms)
                 if accepted.height:
@@ -226,7 +244,8 @@ class _Query:
             start = self.position[name][str(partition)]
             newest = self._feeds[name].newest(partition, start, end)
             self.position[name][str(partition)] = end
-            self._heads.pop((name, partition), None)
+            if end > start:
+                self._heads.pop((name, partition), None)
             if newest is not None:
                 known = self.read_to[name]
                 known[str(partition)] = max(known.get(str(partition), newest), newest)
@@ -367,10 +386,12 @@ class Workbench:
         return len(self._feeds[self.catalog[source].feed.name].ends)
 
     def has_unread(self, query: str) -> bool:
-        """Whether a query has records to read, of which some may have to wait for others."""
-        position = self._query(query).position
+        """Whether a query has records or marks to read, of which some may have to wait for others."""
+        own = self._query(query)
         return any(
-            position[name].get(str(partition), 0) < end for name in position for partition, end in self._feeds[name].ends.items()
+            offsets.get(str(partition), 0) < end or self._feeds[name].last_mark_ms != own.told.get(name)
+            for name, offsets in own.position.items()
+            for partition, end in self._feeds[name].ends.items()
         )
 
     def process(self, records: Mapping[str, pl.DataFrame], now_ms: int = 0) -> dict[str, pl.DataFrame]:
@@ -391,8 +412,8 @@ class Workbench:
         """Judge raw records as an append does; returns the accepted ones and the rejects."""
         return canonicalise(raw, self.catalog[name].relation, now_ms, LOGGED, None)
 
-    def _positions(self) -> list[dict[str, dict[str, int]]]:
-        return [{name: dict(offsets) for name, offsets in each.position.items()} for each in self._queries]
+    def _positions(self) -> list[tuple[dict[str, dict[str, int]], dict[str, int]]]:
+        return [({name: dict(offsets) for name, offsets in each.position.items()}, dict(each.told)) for each in self._queries]
 
     def _query(self, name: str) -> _Query:
         return next(each for each in self._queries if each.plan.query == name)
@@ -413,6 +434,15 @@ class Workbench:
             facts[entry.feed.log_feed] = (
                 ProducerFact(None, None, None, {}, {}, ends)
                 if producer is None
-                else ProducerFact(NOBODY, own.ends[0], own.reached_ms, producer.position, producer.read_to, ends)
+                else ProducerFact(
+                    NOBODY,
+                    own.ends[0],
+                    own.reached_ms,
+                    producer.position,
+                    producer.read_to,
+                    ends,
+                    own.last_mark_ms,
+                    producer.told,
+                )
             )
         return facts

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from tests.unit.operators.running import bench_of, query, run, stream, table
+from tests.unit.operators.running import Record, bench_of, query, run, stream, table
 
 HOUR_MS = 3_600_000
 BOUNDS = {"window_start": "timestamp", "window_end": "timestamp"}
@@ -110,3 +110,14 @@ def test_records_of_windows_are_counted_in_windows_of_their_own() -> None:
     changes = run(SOURCES, [definition], records)
     assert shown(changes, "n") == [(0, "x", 0, 1), (0, "x", 0, 2), (0, "x", 2, 1)]
     assert changes["last"].to_list() == [bounds(hour)["window_end"] for hour in range(3)]
+
+
+def test_a_window_over_the_result_of_a_rare_condition_closes_by_records_that_it_leaves_out() -> None:
+    """P14: a batch that brings marks alone is one, too."""
+    rare = query(name="rare", **{"from": {"stream": "s"}}, where="v > 5", into={"stream": "rare"})
+    counts = query(
+        **{"from": {"stream": "rare"}}, group_by=["k"], aggregate={"n": "count(*)"}, into={"table": "counts"},
+        window={"type": "tumbling", "size": "10s"}, suppress={"mode": "until_window_closes"},
+    )  # fmt: skip
+    records: list[Record] = [("s", 1_000, {"k": "a", "v": 9}), ("s", 10_000, {"k": "b", "v": 1})]
+    assert run({"s": stream(k="string", v="bigint")}, [rare, counts], records).select("k", "n").rows() == [("a", 1)]
