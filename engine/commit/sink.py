@@ -57,7 +57,7 @@ class _Emitted:
     Attributes:
         stream_time_ms: as of the batch before.
         order: of the batch.
-        told_ms: the time of the last mark in the result's log; None: there is none.
+        last_mark_ms: the time of the last mark in the result's log; None: there is none.
     """
 
     changes: Sequence[pl.DataFrame]
@@ -65,7 +65,7 @@ class _Emitted:
     counters: dict[tuple[str, str], int]
     stream_time_ms: int | None
     order: BatchOrder
-    told_ms: int | None
+    last_mark_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,12 +315,12 @@ class Sink:
         times = QueryTimes.of_snapshot(before.detail.get("times")).at(batch.now_ms, batch.awake_ms, batch.held, batch.idle)
         order = times.order(self._plan, readings, is_release=batch.is_release)
         stream_time_ms = before.stream_time(self._plan, self._names)
-        emitted = _Emitted(changes, again, counters, stream_time_ms, order, feed.told_ms)
+        emitted = _Emitted(changes, again, counters, stream_time_ms, order, feed.last_mark_ms)
         rows = self._write_changes(cursor, batch, emitted, feed, written)
         self._form.write_open(cursor, batch.opened, [*changes, *again])
         after = before.advanced(batch.progress, batch.stats, rows, self._names)
         times_behind = times.behind(self._plan, order, readings)
-        after.detail["told_ms"] = emitted.told_ms
+        after.detail["last_mark_ms"] = emitted.last_mark_ms
         after.detail["times"], after.detail["clocks"] = times_behind.snapshot(), self._clocks(order)
         wakes_at_ms = times_behind.wakes_at_ms(self._plan, order, after.detail["dues"].values())
         after.detail["wakes"] |= {} if wakes_at_ms is None else {BY_TIME: wakes_at_ms}
@@ -386,7 +386,7 @@ class Sink:
                 )
                 written.append(advance, blocks_of(feed, rows, numbers, batch.now_ms))
                 written.tell(feed.id, marks)
-                emitted.told_ms = emitted.told_ms if marks.last_ms is None else marks.last_ms
+                emitted.last_mark_ms = emitted.last_mark_ms if marks.last_ms is None else marks.last_ms
             feed = replace(feed, next_sequence=feed.next_sequence + added, partitions=max(feed.partitions, len(rows)))
             reached_ms, count = numbers.reached_ms, count + added
         if kept:
@@ -406,11 +406,11 @@ class Sink:
                 if parts
                 else pl.DataFrame(schema={TS: pl.Int64, HEAD: pl.Int64})
             )
-            return row_marks(rows, feed.next_sequence, emitted.told_ms)
+            return row_marks(rows, feed.next_sequence, emitted.last_mark_ms)
         clock = order.between[-1][-1]
         causes = pl.concat([_causes(frame) for frame in frames]) if frames else pl.DataFrame(schema=CAUSES_SCHEMA)
         reached = (feed.reached_ms, order.newest_head)
-        return marks_of(causes, clock, order.heads, feed.next_sequence, reached, emitted.told_ms)
+        return marks_of(causes, clock, order.heads, feed.next_sequence, reached, emitted.last_mark_ms)
 
     def _named(self, frames: Sequence[pl.DataFrame], counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:
         """Leave out rows of a table without a key: they cannot be kept, found or deleted (T6)."""

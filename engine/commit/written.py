@@ -25,10 +25,10 @@ Cursor = psycopg.Cursor[Any]
 Json = dict[str, Any]
 
 _ADVANCE_SQL: Final = """
-UPDATE log.feed f SET next_sequence = g.next, reached_ms = g.reached, told_ms = greatest(f.told_ms, g.told),
+UPDATE log.feed f SET next_sequence = g.next, reached_ms = g.reached, last_mark_ms = greatest(f.last_mark_ms, g.last_mark),
     producer = g.producer, partitions = greatest(f.partitions, g.partitions)
 FROM unnest(%b::integer[], %b::bigint[], %b::bigint[], %b::bigint[], %b::uuid[], %b::integer[])
-    AS g (feed, next, reached, told, producer, partitions)
+    AS g (feed, next, reached, last_mark, producer, partitions)
 WHERE f.id = g.feed
 """
 _APPEND_SQL: Final = """
@@ -81,8 +81,10 @@ class SharedRows:
     def append(self, advance: Advance, batches: Iterable[tuple[int, Batch]]) -> None:
         """Append ``(partition, batch)`` pairs to a feed, which has these partitions, and record its progress."""
         before = self._advances.get(advance.feed, advance)
-        told_ms = before.told_ms if advance.told_ms is None else advance.told_ms
-        self._advances[advance.feed] = advance._replace(told_ms=told_ms, partitions=max(before.partitions, advance.partitions))
+        last_mark_ms = before.last_mark_ms if advance.last_mark_ms is None else advance.last_mark_ms
+        self._advances[advance.feed] = advance._replace(
+            last_mark_ms=last_mark_ms, partitions=max(before.partitions, advance.partitions)
+        )
         self._batches.setdefault(advance.feed, []).extend(batches)
 
     def tell(self, feed: int, marks: Marks) -> None:

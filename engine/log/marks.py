@@ -1,4 +1,4 @@
-"""P14: the time of a derived relation, told between the rows of its log.
+"""P14: the time of a derived relation, between the rows of its log.
 
 A *mark* stands before the row with its number and says the time with its place: before the first row of a place, if time has risen since
 the last mark; behind the last row of a place that raises it; and where time passes a full second. So a reader judges each row by the time
@@ -23,11 +23,11 @@ from engine.postgres.postgres import Connection
 
 _READ_SQL: Final = """
 SELECT wait_ms, payload FROM log.mark
-WHERE feed_id = %(feed)s AND last >= %(start)s AND first <= %(end)s AND (%(told)s::bigint IS NULL OR time_ms > %(told)s::bigint)
+WHERE feed_id = %(feed)s AND last >= %(start)s AND first <= %(end)s AND (%(last_mark)s::bigint IS NULL OR time_ms > %(last_mark)s::bigint)
 ORDER BY time_ms
 """
 
-TOLD_EVERY_MS: Final = 1_000
+MARK_EVERY_MS: Final = 1_000
 """Without rows a mark tells the time that often: what a reader emits in silence may come so much later in event time."""
 
 
@@ -62,7 +62,7 @@ def marks_of(
     heads_at: Callable[[I64], I64],
     next_number: int,
     reached: tuple[int | None, int | None],
-    told_ms: int | None,
+    last_mark_ms: int | None,
 ) -> Marks:
     """Return the marks of a batch. Where it begins and ends does not show in them.
 
@@ -73,7 +73,7 @@ def marks_of(
         next_number: the number of the batch's first row.
         reached: how far the merge had come before the batch, None before the first record; and how far it has come with the batch's records,
             None where the batch brought none.
-        told_ms: the time of the last mark before the batch; None: there is none. After an edit that lengthens a wait,
+        last_mark_ms: the time of the last mark before the batch; None: there is none. After an edit that lengthens a wait,
             the time behind the last operator has to reach it again before there are marks (P15).
     """
     rows = causes[place_order(causes)]
@@ -86,30 +86,30 @@ def marks_of(
     behind = np.searchsorted(own, 2 * rises, "right")
     risen, before = clock.upto(rises), clock.before(rises)
     has_row = behind > np.searchsorted(own, 2 * rises, "left")
-    is_told = (risen > before) & (has_row | (risen // TOLD_EVERY_MS > before // TOLD_EVERY_MS))
-    rises = rises[is_told]
+    is_marked = (risen > before) & (has_row | (risen // MARK_EVERY_MS > before // MARK_EVERY_MS))
+    rises = rises[is_marked]
     stands = np.concatenate([2 * own[firsts], 4 * rises + 1])
     order = np.argsort(stands)
     positions = np.concatenate([places[firsts], rises])[order]
-    numbers = np.concatenate([firsts, behind[is_told]])[order]
+    numbers = np.concatenate([firsts, behind[is_marked]])[order]
     at_rows = np.where(own[firsts] % 2 == 0, clock.before(places[firsts]), clock.upto(places[firsts]))
-    told, times = running_clock(told_ms, np.concatenate([at_rows, risen[is_told]])[order])
-    is_new = times > told
+    before, times = running_clock(last_mark_ms, np.concatenate([at_rows, risen[is_marked]])[order])
+    is_new = times > before
     reached_ms, newest_head = (BEFORE_ALL_TIME if ms is None else ms for ms in reached)
     heads = np.maximum(heads_at(positions[is_new]), reached_ms)
     heads[heads == AFTER_ALL_TIME] = max(reached_ms, newest_head)
     return Marks(next_number + numbers[is_new], np.maximum.accumulate(heads), times[is_new], clock.wait_ms)
 
 
-def row_marks(rows: pl.DataFrame, next_number: int, told_ms: int | None) -> Marks:
+def row_marks(rows: pl.DataFrame, next_number: int, last_mark_ms: int | None) -> Marks:
     """Return the marks of rows that have event times of their own: each row moves time, as a source's record does.
 
     Args:
         rows: ``_ts``, and how far the merge had come with each (``_head``), in the order of their numbers.
         next_number: of the first.
-        told_ms: the time before; None: there is none.
+        last_mark_ms: the time before; None: there is none.
     """
-    before, after = running_clock(told_ms, rows.get_column(TS).to_numpy())
+    before, after = running_clock(last_mark_ms, rows.get_column(TS).to_numpy())
     risen = np.flatnonzero(after > before)
     return Marks(next_number + risen + 1, rows.get_column(HEAD).to_numpy()[risen], after[risen])
 
@@ -129,7 +129,7 @@ def decode_marks(payload: bytes, wait_ms: int) -> Marks:
 
 
 def read_marks(
-    connection: Connection, feed_id: int, start: int, end: int, until_head: int | None, told_ms: int | None = None
+    connection: Connection, feed_id: int, start: int, end: int, until_head: int | None, last_mark_ms: int | None = None
 ) -> Marks:
     """Return the marks before the rows ``[start, end)``, and of those before the row ``end`` the ones that are read with them.
 
@@ -141,10 +141,10 @@ def read_marks(
         start: number of the first row.
         end: number behind the last row.
         until_head: marks before the row ``end`` count where the merge had not come so far; None: all do.
-        told_ms: those of commits whose last mark tells no later time were read before; None: none was. A relation without rows has many.
+        last_mark_ms: those of commits whose last mark tells no later time were read before; None: none was. A relation without rows has many.
     """
     with connection.cursor(row_factory=tuple_row) as cursor:
-        rows = cursor.execute(_READ_SQL, {"feed": feed_id, "start": start, "end": end, "told": told_ms}).fetchall()
+        rows = cursor.execute(_READ_SQL, {"feed": feed_id, "start": start, "end": end, "last_mark": last_mark_ms}).fetchall()
     parts = [decode_marks(payload, wait_ms) for wait_ms, payload in rows]
     nothing = np.empty(0, np.int64)
     numbers, heads, times = (
@@ -160,7 +160,7 @@ def _rises(clock: Clock, places: I64) -> I64:
     """Return positions at which time rises: all those of records; of the silence those of rows, and the first of each second."""
     found = [clock.places]
     if clock.silence_ms and clock.start != BEFORE_ALL_TIME:
-        seconds = np.arange(clock.begin // TOLD_EVERY_MS + 1, clock.end // TOLD_EVERY_MS + 1) * TOLD_EVERY_MS
+        seconds = np.arange(clock.begin // MARK_EVERY_MS + 1, clock.end // MARK_EVERY_MS + 1) * MARK_EVERY_MS
         reached = clock.reached(seconds)
         found += [places[clock.is_silence(places)], reached[clock.is_silence(reached)]]
     return np.unique(np.concatenate(found))

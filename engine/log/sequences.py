@@ -55,7 +55,7 @@ GROUP BY sequence ORDER BY sequence LIMIT %(blocks)s
 """The next blocks from the one that contains ``start`` or is before it: number of the first row, rows, stored bytes, head at the end."""
 
 _OPEN_SQL = """
-SELECT name, id, partitions, next_sequence, reached_ms, told_ms FROM log.feed WHERE name = ANY(%s) AND next_sequence IS NOT NULL
+SELECT name, id, partitions, next_sequence, reached_ms, last_mark_ms FROM log.feed WHERE name = ANY(%s) AND next_sequence IS NOT NULL
 ORDER BY id FOR NO KEY UPDATE
 """
 _FLOOR_SQL = "SELECT max(max_ts) FROM log.batch WHERE feed_id = %s"
@@ -100,21 +100,21 @@ class SequencedFeed:
     Attributes:
         next_sequence: number of the next row.
         reached_ms: how far the merge of the producer's inputs has come; None before the first record.
-        told_ms: the time of the last mark (``engine.log.marks``); None: there is none.
+        last_mark_ms: the time of the last mark (``engine.log.marks``); None: there is none.
     """
 
     id: int
     partitions: int
     next_sequence: int
     reached_ms: int | None
-    told_ms: int | None
+    last_mark_ms: int | None
 
 
 class Advance(NamedTuple):
     """The progress of a producer in its feed.
 
     Attributes:
-        told_ms: the time of the batch's last mark (``engine.log.marks``); None: it has none.
+        last_mark_ms: the time of the batch's last mark (``engine.log.marks``); None: it has none.
         producer: the query that writes the feed.
         partitions: the least number that it has.
     """
@@ -122,7 +122,7 @@ class Advance(NamedTuple):
     feed: int
     next_sequence: int
     reached_ms: int | None
-    told_ms: int | None
+    last_mark_ms: int | None
     producer: UUID | None
     partitions: int
 
@@ -131,12 +131,14 @@ def open_sequences(connection: Connection, names: Collection[str]) -> dict[str, 
     """Lock derived feeds for their producers' transaction, in the order of their ids; missing ones are left out."""
     feeds = {}
     with connection.cursor(row_factory=tuple_row) as cursor:
-        for name, feed_id, partitions, next_sequence, reached_ms, told_ms in cursor.execute(_OPEN_SQL, (list(names),)).fetchall():
+        for name, feed_id, partitions, next_sequence, reached_ms, last_mark_ms in cursor.execute(
+            _OPEN_SQL, (list(names),)
+        ).fetchall():
             floor_ms = reached_ms
             if reached_ms is None and next_sequence:
                 found = cursor.execute(_FLOOR_SQL, (feed_id,)).fetchone()
                 floor_ms = None if found is None else found[0]
-            feeds[name] = SequencedFeed(feed_id, partitions, next_sequence, floor_ms, told_ms)
+            feeds[name] = SequencedFeed(feed_id, partitions, next_sequence, floor_ms, last_mark_ms)
     return feeds
 
 
@@ -303,17 +305,17 @@ def trim_sequence(connection: Connection, feed_id: int, retention_ms: int, keep_
     return removed
 
 
-TOLD: Final = "told"
+LAST_MARK: Final = "last_mark"
 """Stands beside a derived feed's partition for the time of its last mark, which rises also without rows (``engine.log.marks``)."""
 
 _ENDS_SQL = """
-SELECT f.name, h.partition, coalesce(f.next_sequence, h.next_offset), f.told_ms
+SELECT f.name, h.partition, coalesce(f.next_sequence, h.next_offset), f.last_mark_ms
 FROM log.feed f LEFT JOIN log.head h ON h.feed_id = f.id AND f.next_sequence IS NULL WHERE f.name = ANY(%b::text[])
 """
 
 
 def feed_ends(connection: Connection, names: Collection[str]) -> dict[str, Mapping[str, int]]:
-    """Return partition (as positions have it) → next offset, by feed, and ``TOLD``; missing feeds are left out.
+    """Return partition (as positions have it) → next offset, by feed, and ``LAST_MARK``; missing feeds are left out.
 
     One statement, because hundreds of queries need the ends at once to find new data.
 
@@ -323,10 +325,10 @@ def feed_ends(connection: Connection, names: Collection[str]) -> dict[str, Mappi
     """
     ends: dict[str, dict[str, int]] = {}
     with connection.cursor(row_factory=tuple_row) as cursor:
-        for name, partition, end, told_ms in cursor.execute(_ENDS_SQL, (list(names),)):
+        for name, partition, end, last_mark_ms in cursor.execute(_ENDS_SQL, (list(names),)):
             own = ends.setdefault(name, {})
             if end is not None:
                 own[str(LANE_PARTITION if partition is None else partition)] = end
-            if told_ms is not None:
-                own[TOLD] = told_ms
+            if last_mark_ms is not None:
+                own[LAST_MARK] = last_mark_ms
     return dict(ends)

@@ -148,7 +148,7 @@ class FeedReader(Protocol):
         splits: Sequence[Split],
         end: int,  # noqa: ARG002 - of those that have marks
         until_head: int | None,  # noqa: ARG002
-        told_ms: int | None,  # noqa: ARG002
+        last_mark_ms: int | None,  # noqa: ARG002
     ) -> Sequence[Split]:
         """Return the splits of a batch so that the marks right before its end are read too, also where it has no rows; by default as they are.
 
@@ -156,7 +156,7 @@ class FeedReader(Protocol):
             splits: of a partition.
             end: where the batch ends.
             until_head: marks right before ``end`` are read where the merge had not come so far with them; None: all are.
-            told_ms: what ``last_mark_ms`` gave for the batch before: marks up to there are read; None: none is.
+            last_mark_ms: what ``last_mark_ms`` gave for the batch before: marks up to there are read; None: none is.
         """
         return splits
 

@@ -266,8 +266,8 @@ FEEDS = """
 CREATE SCHEMA log;
 COMMENT ON SCHEMA log IS 'Slackwater: feeds as Arrow record batches, and what queries commit beside their results';
 
--- start_sequence, next_sequence, reached_ms, told_ms, producer: of derived feeds, whose rows are numbered across their partitions.
--- told_ms: the time of the last mark.
+-- start_sequence, next_sequence, reached_ms, last_mark_ms, producer: of derived feeds, whose rows are numbered across their partitions.
+-- last_mark_ms: the time of the last mark.
 -- rewound: another one after each rewind.
 -- outside_id: of a topic; one that was deleted and made again has the same name and another id.
 CREATE TABLE log.feed (
@@ -278,7 +278,7 @@ CREATE TABLE log.feed (
     start_sequence bigint,
     next_sequence bigint,
     reached_ms bigint,
-    told_ms bigint,
+    last_mark_ms bigint,
     producer uuid,
     rewound uuid,
     outside_id text

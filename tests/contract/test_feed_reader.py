@@ -197,8 +197,8 @@ def test_a_reader_pickles(sample: Sample) -> None:
 def test_ends_are_where_a_feed_that_is_announced_says_them(sample: Sample) -> None:
     reader = sample.reader()
     found = feed_ends(sample.connection, [reader.feed.log_feed]).get(reader.feed.log_feed)
-    is_told = found == {str(partition): end for partition, end in reader.ends().items()}
-    assert is_told == reader.is_announced
+    is_marked = found == {str(partition): end for partition, end in reader.ends().items()}
+    assert is_marked == reader.is_announced
 
 
 def test_what_is_fetched_beforehand_is_what_is_read(sample: Sample) -> None:

@@ -286,7 +286,7 @@ def tell(conn: Connection, *told: tuple[int, int, int]) -> None:
         written, feed = SharedRows(), open_sequence(conn, "made")
         advance = Advance(feed.id, feed.next_sequence, feed.reached_ms, time, PRODUCER, 0)
         written.append(advance, [])
-        written.append(advance._replace(told_ms=None), [])  # replayed rows have no marks
+        written.append(advance._replace(last_mark_ms=None), [])  # replayed rows have no marks
         written.tell(feed.id, Marks(np.array([number]), np.array([head]), np.array([time])))
         with conn.cursor() as cursor:
             written.send(cursor)

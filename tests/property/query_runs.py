@@ -187,8 +187,10 @@ class QueryRun:
         next_number = len(self.made.rows)
         numbers = numbered(causes, self._reached_ms, order.newest_head)
         every = pl.concat(causes) if causes else pl.DataFrame(schema=CAUSES_SCHEMA)
-        told_ms = self.made.marks[-1][2] if self.made.marks else None
-        marks = marks_of(every, order.between[-1][-1], order.heads, next_number, (self._reached_ms, order.newest_head), told_ms)
+        last_mark_ms = self.made.marks[-1][2] if self.made.marks else None
+        marks = marks_of(
+            every, order.between[-1][-1], order.heads, next_number, (self._reached_ms, order.newest_head), last_mark_ms
+        )
         self._reached_ms = numbers.reached_ms
         frames = [emission.changes for emission in emissions if emission.causes.height]
         batch = sorted(

@@ -26,7 +26,7 @@ Connection = psycopg.Connection[Any]
 
 _FEED_SQL: Final = """
 UPDATE log.feed t SET partitions = greatest(t.partitions, s.partitions), start_sequence = s.start_sequence,
-    next_sequence = s.next_sequence, reached_ms = s.reached_ms, told_ms = s.told_ms
+    next_sequence = s.next_sequence, reached_ms = s.reached_ms, last_mark_ms = s.last_mark_ms
 FROM log.feed s WHERE s.name = %s AND t.name = %s RETURNING s.id, t.id
 """
 _HEADS_SQL: Final = """

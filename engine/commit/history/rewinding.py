@@ -40,10 +40,12 @@ WHERE h.feed_id = %(feed)s AND h.partition = b.partition
 _CUT: Final = "DELETE FROM log.batch WHERE feed_id = %(feed)s AND sequence >= %(sequence)s"
 _FEED: Final = """
 UPDATE log.feed SET next_sequence = %(sequence)s, start_sequence = least(start_sequence, %(sequence)s), reached_ms = %(reached)s,
-    told_ms = %(told)s, rewound = gen_random_uuid()
+    last_mark_ms = %(last_mark)s, rewound = gen_random_uuid()
 WHERE id = %(feed)s
 """
-_MARKS: Final = "DELETE FROM log.mark WHERE feed_id = %(feed)s AND (%(told)s::bigint IS NULL OR time_ms > %(told)s::bigint)"
+_MARKS: Final = (
+    "DELETE FROM log.mark WHERE feed_id = %(feed)s AND (%(last_mark)s::bigint IS NULL OR time_ms > %(last_mark)s::bigint)"
+)
 _COMMIT: Final = """
 UPDATE log.commit SET batch_id = %(batch)s, committed_at = %(at)s, position = %(position)s, stream_time_ms = %(time)s, detail = %(detail)s,
     cursor = %(cursor)s, layout = %(layout)s
@@ -104,8 +106,8 @@ def rewind(connection: Connection, query_id: UUID, output: Output, commit: Retai
     connection.execute(_LOCK_FEED, (feed.id,))
     if output.kind == "table":
         restore_rows(connection, output, feed, RestorePoint(commit.next_sequence, commit.stream_time_ms, held[0]), step_rows)
-    told_ms = commit.detail.get("told_ms")
-    names = {"feed": feed.id, "sequence": commit.next_sequence, "reached": commit.reached_ms, "told": told_ms}
+    last_mark_ms = commit.detail.get("last_mark_ms")
+    names = {"feed": feed.id, "sequence": commit.next_sequence, "reached": commit.reached_ms, "last_mark": last_mark_ms}
     for statement in (_HEADS, _CUT, _MARKS, _FEED):
         connection.execute(statement, names)
     _put_back(connection, query_id, commit)

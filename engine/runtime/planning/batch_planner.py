@@ -19,7 +19,7 @@ from engine.commit.removed_records import Gap, gaps_between, gaps_of_cursor
 from engine.commit.task_states import Cursor
 from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.log.backlogs import LogPlace, UnreadLook
-from engine.log.sequences import TOLD
+from engine.log.sequences import LAST_MARK
 from engine.plan.model import Input
 from engine.postgres.postgres import shared_connection
 from engine.runtime.limits.batch_size import BatchLimit
@@ -68,7 +68,7 @@ class BatchPlanner:
         self._planned = 0
         self._awake_ms = 0
         self._behind: dict[str, Reached] = {}
-        self._told: dict[str, int] = {}
+        self._last_marks: dict[str, int] = {}
         self._sources: tuple[tuple[str, int], ...] = ()
         self._partition_ends = PartitionEnds()
 
@@ -100,7 +100,7 @@ class BatchPlanner:
             own = ends.get(reader.feed.log_feed)
             if own is None and inputs:
                 return False
-            read = {**cursor["feeds"].get(reader.feed.name, {}), TOLD: cursor.get("told", {}).get(reader.feed.name)}
+            read = {**cursor["feeds"].get(reader.feed.name, {}), LAST_MARK: cursor.get("last_marks", {}).get(reader.feed.name)}
             if any(read.get(partition, 0) != end for partition, end in (own or {}).items()):
                 return False
         return True
@@ -119,7 +119,7 @@ class BatchPlanner:
             for reader, inputs in self._feeds
             if inputs
             for partition, end in ends.get(reader.feed.log_feed, {}).items()
-            if partition != TOLD and (position := cursor["feeds"].get(reader.feed.name, {}).get(partition, 0)) < end
+            if partition != LAST_MARK and (position := cursor["feeds"].get(reader.feed.name, {}).get(partition, 0)) < end
         ]
 
     def next_cursor(self, start: Cursor, looked: UnreadLook | None = None) -> Cursor:
@@ -152,12 +152,12 @@ class BatchPlanner:
         if not gaps and all(
             start["feeds"].get(feed, {}).get(str(partition), 0) == end for (feed, partition), end in admitted.ends.items()
         ):
-            told = self._read_marks(start, backlogs, admitted)
+            last_marks = self._read_marks(start, backlogs, admitted)
             fields = reach, gaps_of_cursor(start, start["feeds"], [])
             found: Cursor = {**self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *fields), **at_end}
-            has_news = told != start.get("told", {}) or self._idle(start, found) != self._idle(start, start)
+            has_news = last_marks != start.get("last_marks", {}) or self._idle(start, found) != self._idle(start, start)
             is_due = has_news or self._has_new_requests(start) or self._is_due(start, now_ms, reach)
-            return _with_marks(found, told, admitted) if is_due else start
+            return _with_marks(found, last_marks, admitted) if is_due else start
         if horizon_ms is None:
             self._unread.ask_for_next(backlogs, admitted, self._ahead(self._planned + 1), is_merged=is_merged)
         # With a horizon, the records left wait for another feed; without one, the batch's bound has left them.
@@ -176,13 +176,13 @@ class BatchPlanner:
 
     def _read_marks(self, start: Cursor, backlogs: Sequence[Backlog], admitted: Admitted) -> Mapping[str, int]:
         """Return how far a batch reads the marks of derived feeds: by feed the time of a mark up to which all are read."""
-        known: Mapping[str, int] = start.get("told", {})
+        known: Mapping[str, int] = start.get("last_marks", {})
         if admitted.cut_ms is None:
-            return self._told if all(_is_read(backlog, admitted) for backlog in backlogs) else known
+            return self._last_marks if all(_is_read(backlog, admitted) for backlog in backlogs) else known
         found = dict(known)
         for reader, _ in self._feeds:
             name = reader.feed.name
-            newest = self._told.get(name)
+            newest = self._last_marks.get(name)
             if newest is None or newest == known.get(name):
                 continue
             # Those that came since the look may stand behind rows that it has not seen.
@@ -246,8 +246,8 @@ class BatchPlanner:
                 first = begins.get((reader.feed.name, partition), before.get(partition, 0))
                 head = heads.get(partition, BEFORE_ALL_TIME) if is_merged else None
                 splits = reader.splits(int(partition), first, last) if first < last else []
-                if splits or end.get("told") != start.get("told"):
-                    splits = reader.with_marks(splits, last, end.get("cut"), start.get("told", {}).get(reader.feed.name))
+                if splits or end.get("last_marks") != start.get("last_marks"):
+                    splits = reader.with_marks(splits, last, end.get("cut"), start.get("last_marks", {}).get(reader.feed.name))
                 weighed += [(split.weight_bytes, index, replace(split, head=head)) for split in splits]
         held = self._hold_progress(end)
         groups = grouped(weighed, self._spec.cores) if self._spec.cores else [[(index, split) for _, index, split in weighed]]
@@ -370,13 +370,13 @@ class BatchPlanner:
         """
         ends: dict[str, Mapping[int, int]] = {}
         self._behind = {}
-        self._told = {}
+        self._last_marks = {}
         if looked is not None:  # one moment for all feeds, so tables are not behind streams
-            own = {reader.feed.name: looked.ends.get(reader.feed.log_feed, {}).get(TOLD) for reader, _ in self._feeds}
-            self._told = {name: told_ms for name, told_ms in own.items() if told_ms is not None}
+            own = {reader.feed.name: looked.ends.get(reader.feed.log_feed, {}).get(LAST_MARK) for reader, _ in self._feeds}
+            self._last_marks = {name: last_mark_ms for name, last_mark_ms in own.items() if last_mark_ms is not None}
             names = {reader.feed.name: reader.feed.log_feed for reader, _ in self._feeds}
             return {
-                name: {int(partition): end for partition, end in looked.ends.get(feed, {}).items() if partition != TOLD}
+                name: {int(partition): end for partition, end in looked.ends.get(feed, {}).items() if partition != LAST_MARK}
                 for name, feed in names.items()
             }
         for of_tables in (False, True):
@@ -387,15 +387,17 @@ class BatchPlanner:
                 found = self._upstream([reader.feed.log_feed for reader in derived])
                 self._behind |= {each.feed.name: found[each.feed.log_feed] for each in derived if each.feed.log_feed in found}
             # Marks are asked for before rows: those that come meanwhile tell of rows that are read later.
-            self._told |= {reader.feed.name: told_ms for reader in derived if (told_ms := reader.last_mark_ms()) is not None}
+            self._last_marks |= {
+                reader.feed.name: last_mark_ms for reader in derived if (last_mark_ms := reader.last_mark_ms()) is not None
+            }
             ends |= {reader.feed.name: reader.ends() for reader in derived}
         return ends
 
 
-def _with_marks(cursor: Cursor, told: Mapping[str, int], admitted: Admitted) -> Cursor:
-    """Return a cursor with how far the marks of derived feeds are read: ``told``, by feed, and ``cut``, where the batch is cut."""
+def _with_marks(cursor: Cursor, last_marks: Mapping[str, int], admitted: Admitted) -> Cursor:
+    """Return a cursor with how far the marks of derived feeds are read: ``last_marks``, by feed, and ``cut``, where the batch is cut."""
     cut = {} if admitted.cut_ms is None else {"cut": admitted.cut_ms}
-    return {**cursor, **({"told": told} if told else {}), **cut}
+    return {**cursor, **({"last_marks": last_marks} if last_marks else {}), **cut}
 
 
 def _reached_in(dsn: str, feeds: Sequence[str]) -> Mapping[str, Reached]:

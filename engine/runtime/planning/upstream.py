@@ -23,7 +23,7 @@ from engine.sources.connector_kinds import OWN_ENDS_SQL
 _FACTS_SQL = f"""
 SELECT f.name, f.producer, f.next_sequence, f.reached_ms, c.position, c.detail -> 'read_to',
     coalesce({OWN_ENDS_SQL}, (SELECT jsonb_object_agg(h.partition::text, h.next_offset) FROM log.head h WHERE h.feed_id = f.id)),
-    f.told_ms, c.cursor -> 'told'
+    f.last_mark_ms, c.cursor -> 'last_marks'
 FROM log.feed f LEFT JOIN log.commit c ON c.query_id = f.producer WHERE f.name = ANY(%(names)s)
 """  # noqa: S608 - made of constants
 _REPLAYS = "replay:"
@@ -64,8 +64,8 @@ class ProducerFact:
         position: of the producer: feed → partition → next offset.
         read_to: of the producer: feed → partition → greatest event time read.
         ends: partition → next offset of the feed itself.
-        told_ms: of a derived feed: the time of its last mark; None: it has none.
-        told: of the producer: derived feed → the time of the last mark that it has read.
+        last_mark_ms: of a derived feed: the time of its last mark; None: it has none.
+        last_marks: of the producer: derived feed → the time of the last mark that it has read.
     """
 
     producer: UUID | None
@@ -74,8 +74,8 @@ class ProducerFact:
     position: Mapping[str, Mapping[str, int]]
     read_to: Mapping[str, Mapping[str, int]]
     ends: Mapping[str, int]
-    told_ms: int | None = None
-    told: Mapping[str, int] = field(default_factory=dict)
+    last_mark_ms: int | None = None
+    last_marks: Mapping[str, int] = field(default_factory=dict)
 
 
 def reached(connection: Connection, feeds: Iterable[str]) -> dict[str, Reached]:
@@ -103,9 +103,9 @@ def _load(connection: Connection, names: Sequence[str]) -> dict[str, ProducerFac
         rows: list[tuple[Any, ...]] = cursor.execute(_FACTS_SQL, {"names": list(names)}).fetchall()
     return {
         name: ProducerFact(
-            producer, following, reached_ms, position or {}, read_to or {}, _ends(following, ends), told_ms, told or {}
+            producer, following, reached_ms, position or {}, read_to or {}, _ends(following, ends), last_mark_ms, last_marks or {}
         )
-        for name, producer, following, reached_ms, position, read_to, ends, told_ms, told in rows
+        for name, producer, following, reached_ms, position, read_to, ends, last_mark_ms, last_marks in rows
     }
 
 
@@ -165,7 +165,7 @@ def _read(feed: str, fact: ProducerFact, facts: Mapping[str, ProducerFact], know
         return Reached(is_at_end=has_rows, merged_to_ms=None, read_to_ms=least, sources=ends)
     behind = walk(log_feed_of(feed), facts, known)
     # A mark that a producer has not read can make it emit rows, as a row can (P14).
-    is_read = has_rows and fact.told.get(feed) == read.told_ms
+    is_read = has_rows and fact.last_marks.get(feed) == read.last_mark_ms
     read_to_ms = behind.read_to_ms
     if not is_read and read_to_ms is not None:
         read_to_ms = min(read_to_ms, own.get(str(LANE_PARTITION), BEFORE_ALL_TIME))

@@ -14,7 +14,7 @@ from engine.frames.clocks import BEFORE_ALL_TIME
 from engine.frames.frames import HEAD
 from engine.log import storage as log
 from engine.log.marks import read_marks
-from engine.log.sequences import BLOCKS_SQL, LANE_PARTITION, TOLD, feed_ends, read_sequence
+from engine.log.sequences import BLOCKS_SQL, LANE_PARTITION, LAST_MARK, feed_ends, read_sequence
 from engine.plan.model import Feed, RelationSchema
 from engine.postgres.incarnation import cut_off
 from engine.postgres.postgres import Connection, shared_connection
@@ -46,11 +46,11 @@ class SequenceSplit(Split):
     Attributes:
         until_head: marks right before ``end`` are read where the merge had not come so far with them; None: all are. Of all splits of a
             batch but the last one none is.
-        told_ms: marks of commits up to this time were read before; None: none was.
+        last_mark_ms: marks of commits up to this time were read before; None: none was.
     """
 
     until_head: int | None = BEFORE_ALL_TIME
-    told_ms: int | None = None
+    last_mark_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,20 +147,22 @@ class SequenceReader(FeedReader):
                 with connection.cursor(row_factory=tuple_row) as cursor:
                     row = cursor.execute(_LAST_MARK_SQL, (self.feed.log_feed, until_head)).fetchone()
                 return None if row is None else int(row[0])
-            return feed_ends(connection, [self.feed.log_feed]).get(self.feed.log_feed, {}).get(TOLD)
+            return feed_ends(connection, [self.feed.log_feed]).get(self.feed.log_feed, {}).get(LAST_MARK)
 
-    def with_marks(self, splits: Sequence[Split], end: int, until_head: int | None, told_ms: int | None) -> Sequence[Split]:
+    def with_marks(self, splits: Sequence[Split], end: int, until_head: int | None, last_mark_ms: int | None) -> Sequence[Split]:
         """See ``FeedReader``."""
         first = splits[-1].start if splits else end
-        earlier = [SequenceSplit(LANE_PARTITION, each.start, each.end, told_ms=told_ms) for each in splits[:-1]]
-        return [*earlier, SequenceSplit(LANE_PARTITION, first, end, until_head=until_head, told_ms=told_ms)]
+        earlier = [SequenceSplit(LANE_PARTITION, each.start, each.end, last_mark_ms=last_mark_ms) for each in splits[:-1]]
+        return [*earlier, SequenceSplit(LANE_PARTITION, first, end, until_head=until_head, last_mark_ms=last_mark_ms)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[Packet]:
         with shared_connection(self.dsn) as connection:
             feed_id, _, _ = self._find(connection)
             frames = read_sequence(connection, feed_id, split.start, split.end)
-            until_head, told_ms = (split.until_head, split.told_ms) if isinstance(split, SequenceSplit) else (None, None)
-            marks = read_marks(connection, feed_id, split.start, split.end, until_head, told_ms)
+            until_head, last_mark_ms = (
+                (split.until_head, split.last_mark_ms) if isinstance(split, SequenceSplit) else (None, None)
+            )
+            marks = read_marks(connection, feed_id, split.start, split.end, until_head, last_mark_ms)
             yield from shape(map(_piece, _gathered(frames)), split, self.feed, request, LOGGED, marks)
             # The start moves in the transaction that removes rows, so a check after reading finds every gap.
             _, first, end = self._find(connection)

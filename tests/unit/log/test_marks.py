@@ -23,9 +23,9 @@ def at(*positions: int) -> pl.DataFrame:
     )
 
 
-def made(rows: pl.DataFrame, clock: Clock, told_ms: int | None = 10) -> list[tuple[int, int]]:
+def made(rows: pl.DataFrame, clock: Clock, last_mark_ms: int | None = 10) -> list[tuple[int, int]]:
     """Return the number of the row behind each mark, and its time; the first row has the number 100."""
-    found = marks_of(rows, clock, lambda places: 10 * places, 100, (None, None), told_ms)
+    found = marks_of(rows, clock, lambda places: 10 * places, 100, (None, None), last_mark_ms)
     return list(zip(found.numbers.tolist(), found.times.tolist(), strict=True))
 
 
@@ -49,7 +49,7 @@ def test_marks_stand_before_the_first_row_of_a_place_and_behind_the_row_that_rai
 
 
 def test_a_rise_of_a_batch_without_rows_is_told_before_the_next_row_at_its_place() -> None:
-    assert made(at(0, 1), CLOCK, told_ms=8) == [(100, 10), (102, 20)]
+    assert made(at(0, 1), CLOCK, last_mark_ms=8) == [(100, 10), (102, 20)]
     found = marks_of(at(3), Clock(start=10, first=3), lambda places: 10 * places, 100, (25, None), 8)
     assert (found.times.tolist(), found.heads.tolist()) == ([10], [30])
 
@@ -63,9 +63,9 @@ def test_after_a_longer_wait_marks_go_on_where_time_reaches_the_last_one_again()
     """P15: an edit that lengthens a wait sets the time behind the operator back; the log's time never falls (T1)."""
     behind = CLOCK.behind(Wait(5))
     assert made(at(1, 2, 3), behind) == [(101, 15), (102, 25), (103, 35)]
-    assert made(at(1, 2, 3), behind, told_ms=15) == [(102, 25), (103, 35)]
-    assert made(at(1, 2, 3), behind, told_ms=30) == [(103, 35)]
-    assert made(at(1, 2, 3), behind, told_ms=40) == []
+    assert made(at(1, 2, 3), behind, last_mark_ms=15) == [(102, 25), (103, 35)]
+    assert made(at(1, 2, 3), behind, last_mark_ms=30) == [(103, 35)]
+    assert made(at(1, 2, 3), behind, last_mark_ms=40) == []
 
 
 def test_marks_survive_their_bytes() -> None:

@@ -261,11 +261,11 @@ def test_marks_before_the_horizon_are_read_although_no_row_is() -> None:
     behind = {"finals": Reached(False, 7, 7, ()), "debits": Reached(False, 7, 7, ())}
     planner = a_planner(quiet, busy, upstream=lambda feeds: {feed: behind[feed] for feed in feeds})
     first = latest(planner, planner.start)
-    assert (first["told"], first["cut"]) == ({"log:finals": 5_000}, 7)
+    assert (first["last_marks"], first["cut"]) == ({"log:finals": 5_000}, 7)
     assert latest(planner, first) is first, "there are no more before the horizon"
     behind |= dict.fromkeys(behind, Reached(True, 9, 9, ()))
     second = latest(planner, first)
-    assert (second["told"], "cut" in second) == ({"log:finals": 8_000}, False)
+    assert (second["last_marks"], "cut" in second) == ({"log:finals": 8_000}, False)
     assert latest(planner, second) is second
 
 
@@ -273,5 +273,5 @@ def test_marks_behind_rows_that_a_batch_leaves_unread_do_not_count_as_read() -> 
     feed = Marked(Feed("log:a", "log", "a", is_derived=True), {0: 0}, heads=[1, 2, 3, 4], blocks_per_look=9, marks=[(4, 4_000)])
     planner = a_planner(feed, max_rows=2)
     first = latest(planner, planner.start)
-    assert (first["feeds"]["log:a"]["0"], first.get("told", {})) == (2, {})
-    assert latest(planner, first)["told"] == {"log:a": 4_000}
+    assert (first["feeds"]["log:a"]["0"], first.get("last_marks", {})) == (2, {})
+    assert latest(planner, first)["last_marks"] == {"log:a": 4_000}

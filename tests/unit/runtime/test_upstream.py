@@ -47,8 +47,8 @@ def test_a_feed_that_several_queries_read_is_discovered_once() -> None:
 
 def test_a_producer_that_has_not_read_a_mark_may_still_emit_rows() -> None:
     """P14: time without rows closes windows. Else a reader would take what its other feeds have before them (P4)."""
-    facts = dict(ladder(1)) | {"left0": replace(derived("top0"), told_ms=9)}
+    facts = dict(ladder(1)) | {"left0": replace(derived("top0"), last_mark_ms=9)}
     found = walk("top1", facts)
     assert (found.is_at_end, found.has_all_records) == (False, True), "the sources are silent all the same (T10)"
-    facts["top1"] = replace(facts["top1"], told={"log:left0": 9})
+    facts["top1"] = replace(facts["top1"], last_marks={"log:left0": 9})
     assert walk("top1", facts).is_at_end
