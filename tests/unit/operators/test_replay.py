@@ -56,7 +56,7 @@ VALUES: dict[str, Any] = {
 def test_a_late_record_is_read_back_as_it_was(kind: str) -> None:
     declared = parse_type(kind)
     values = pl.Series("s.c", [VALUES[kind], None], dtype=declared.polars)
-    frame = pl.DataFrame({"_ts": [1, 2], "_offset": [0, 1], "s.c": values})
+    frame = pl.DataFrame({"_ts": [1, 2], "_offset": [0, 1], "_pos": [5, 6], "_rank": [None, None], "s.c": values})
     late = late_rows(frame, "t", "late_diverted", None, WHOLE_CHARS)
     assert decoded(late["record"], Schema((("s.c", declared),)))["s.c"].to_list() == values.to_list()
 
