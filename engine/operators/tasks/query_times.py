@@ -110,6 +110,7 @@ class QueryTimes:
             for index, (_, times) in reading.times.items()
         )
         streams = order.clocks[first_input(plan)]
+        is_active = is_active or streams.begin == BEFORE_ALL_TIME != streams.end  # the first marks of a derived stream
         found = replace(
             self,
             next_position=order.end + 1,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -15,7 +16,7 @@ from engine.expressions.types.types import BIGINT, BYTES, STRING, TIMESTAMP, Sch
 from engine.frames.frames import late_rows
 from engine.frames.hashing import key_hash
 from engine.operators.operators import Emission
-from engine.operators.tasks.order import UPSTREAM, Slice, lane_readings
+from engine.operators.tasks.order import UPSTREAM, LaneReading, Slice, lane_readings
 from engine.operators.tasks.pipeline import Pipeline
 from engine.operators.tasks.query_times import STREAMS, QueryTimes
 from engine.operators.tasks.task import build_task
@@ -190,3 +191,13 @@ def test_a_release_goes_through_all_operators_of_all_stages_without_a_record() -
     # The limit lets `b` go, and the time behind it is 25 - 5 (T1c): both windows close at that place, which makes no row of it late (T1b).
     assert first["key"].to_list() == ["a", "b"]
     assert not after.process([], is_release=True).changes
+
+
+def test_the_first_mark_of_a_derived_stream_begins_its_silence() -> None:
+    """T10: time from marks alone counts from then on like that of records."""
+    what = replace(plan(stage(PROJECTION)), idle_after_ms=1_000)
+    times = QueryTimes().at(50, None)
+    nothing = np.empty(0, np.int64)
+    marks = LaneReading("log:s", 0, 1, (np.array([0]), np.array([7])), {0: (np.array([0]), np.array([7]))}, nothing)
+    times = times.behind(what, times.order(what, [marks]), [marks])
+    assert (times.silent_since_ms, times.advanced_ms, times.reached_ms(what)) == (50, 0, 1_050)
