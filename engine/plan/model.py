@@ -118,8 +118,8 @@ class Input:
         part_of: index of the input whose relation another query's rows belong to as well (``CatalogEntry.parts``): operators read these
             as that input's; None: an input of its own.
         hash_key: unqualified columns whose hash chooses the task; equal values of the join or group key meet in one task.
-        time_key: of a stream, the key of the first keyed operator, as canonical texts over what of the relation is readable: a record with a
-            null among them moves no time (T1a).
+        time_key: of a table its key, of a stream that of the first keyed operator, as canonical texts over what of the relation is
+            readable: a record with a null among them moves no time (T1a).
         where: ``from.where``: a condition over unqualified columns, applied before anything else, else None.
         start: where reading begins: earliest, latest, or an event time in ms.
         stage: the stage whose operators read it; its packets pass earlier stages untouched.

@@ -206,7 +206,7 @@ class Stages:
             feed=side.entry.feed,
             columns=self._columns[read.place],
             hash_key=tuple(read.hashed_by[name] for name in spread),
-            time_key=read.time_key or (),
+            time_key=tuple(map(quoted, side.entry.relation.key)) if side.kind == "table" else read.time_key or (),
             start=_start(self._scope) if side.kind == "stream" else "earliest",
             stage=stage,
             computed=(*self._times[read.place], *read.computed),

@@ -41,3 +41,8 @@ def test_a_stream_beside_has_the_key_of_its_join() -> None:
     }
     plan = build_plan(query(joins=[join], select={"o": "flights.origin"}), CATALOG)
     assert [each.time_key for each in plan.inputs] == [('"origin"',), ('upper("dest")',)]
+
+
+def test_a_table_has_its_own_key_whatever_is_read_of_it() -> None:
+    plan = build_plan(query(joins=[JOIN], select=SELECT), CATALOG)
+    assert [each.time_key for each in plan.inputs if each.alias == "w"] == [('"origin"',)]

@@ -20,7 +20,7 @@ from tests.unit.records.relations import relation
 
 COLUMNS = relation({"k": "string", "n": "bigint"}, key=("k",), event_time=None)
 STREAM = Input(0, "s", COLUMNS, Feed("log:r", "log", "r"), ("k", "n"), ("k",), time_key=('"k"',))
-TABLE = replace(STREAM, time_key=(), relation=replace(COLUMNS, kind="table"))
+TABLE = replace(STREAM, relation=replace(COLUMNS, kind="table"))
 
 
 def records(*rows: tuple[str | None, int, int], first: int = 10) -> pl.DataFrame:
@@ -45,7 +45,7 @@ def times(source: Input, *pieces: pl.DataFrame) -> list[tuple[int, int]]:
         (STREAM, [("a", 5, 0), ("b", 4, 0), ("a", 7, 0)], [(10, 5), (12, 7)]),
         (STREAM, [(None, 5, 0), ("b", 4, 0)], [(11, 4)]),  # the null of a key is dropped (T6)
         (STREAM, [("a", 5, 1), ("b", 4, 0)], [(11, 4)]),  # so is a stream's null value
-        (TABLE, [("a", 5, 1), ("b", 7, 0)], [(10, 5), (11, 7)]),  # a table's is a delete
+        (TABLE, [("a", 5, 1), (None, 9, 0), ("b", 7, 0)], [(10, 5), (12, 7)]),  # a table's is a delete
         (replace(STREAM, time_key=()), [(None, 5, 0)], [(10, 5)]),
         (replace(STREAM, start=6), [("a", 5, 0), ("a", 6, 0)], [(11, 6)]),  # not read before that time
         (replace(STREAM, where="n > 8"), [("a", 5, 0)], [(10, 5)]),  # a condition may leave it out
