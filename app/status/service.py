@@ -23,7 +23,7 @@ from app.http.parameters import OnlyKnownParameters, ServicesOf
 from app.http.schemas import Health, Readiness, Version
 from app.status.scraping import Scraper
 
-READY = {"status": "ready", "checks": {"database": "ok", "schema": "0001_initial", "driver": "ready"}}
+READY = {"status": "ready", "checks": {"database": "ok", "schema": "0001_initial_2", "driver": "ready"}}
 VERSION = {"version": __version__, "python": "3.12.4", "api": "v1"}
 Purpose = Annotated[
     Literal["all", "reads", "driver"],

@@ -193,7 +193,7 @@ class Script:
             yield SOURCES[relation][0], relation, "\n".join(map(json.dumps, records)).encode()
 
     def _last(self, now_ms: int) -> Iterator[Request]:
-        """Every key, item and region once, twice over: the joins let go of the first, which closes the windows behind them."""
+        """Every key, item and region once, twice over: the second lets the joins release the first, and closes the windows behind them."""
         self.flush_ms = now_ms + 3_600_000
         yield self._changes([(item, REGIONS[n % len(REGIONS)], self.flush_ms - 1) for n, item in enumerate(ITEMS)])
         for at in (self.flush_ms, self.flush_ms + LATE_MS):
@@ -265,7 +265,8 @@ class Oracle:
                 closed = (order for order in self.in_time if order.at < self.flush_ms + LATE_MS)
                 return _summed((order.key, _window(order.at), order.value) for order in closed)
             case "regions":
-                closed = (order for order in self.in_time if order.at < self.flush_ms and order.item is not None)
+                # The join hands on the time of its stream less the grace (T1c): the last round closes the windows of the one before.
+                closed = (order for order in self.in_time if order.at < self.flush_ms + LATE_MS and order.item is not None)
                 return _summed((self.as_of(order)[1], _window(order.at), order.value) for order in closed)
             case _:
                 return _summed(self._in_sessions())

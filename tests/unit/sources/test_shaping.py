@@ -57,7 +57,7 @@ def test_every_task_learns_where_head_and_time_rise_also_by_a_record_that_a_cond
     columns = relation({"k": "string", "at": "bigint", "n": "bigint"}, event_time="at")
     keys, times = ["a", None, "b", "c", "d"], [5, 9, 7, 6, 8]
     raw = pl.DataFrame({"k": keys, "at": times, "n": [1, 1, 0, 1, 1], "_offset": range(10, 15), "_arrival": [NOW_MS] * 5})
-    source = Input(0, "s", columns, FEED, ("k", "n"), ("k",), where="n > 0")
+    source = Input(0, "s", columns, FEED, ("k", "n"), ("k",), time_key=('"k"',), where="n > 0")
     pieces = [Piece(5, lambda _relation, _where: (raw, empty_rejects()), lambda: (np.arange(10, 15), np.array(times)))]
     packets = [*shape(pieces, Split(3, 10, 15, head=4), FEED, ReadRequest([source], NOW_MS, 2), POSTED)]
     said = [packet for packet in packets if packet.kind == "times"]

@@ -23071,7 +23071,7 @@ export interface operations {
                      *       "status": "ready",
                      *       "checks": {
                      *         "database": "ok",
-                     *         "schema": "0001_initial",
+                     *         "schema": "0001_initial_2",
                      *         "driver": "ready"
                      *       }
                      *     }
