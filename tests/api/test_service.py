@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
+from alembic.script import ScriptDirectory
 from fastapi import FastAPI
 from pydantic import SecretStr
 
@@ -17,8 +18,8 @@ from tests.api.conftest import RECORD, WINDOWS, Problem
 from tests.conftest import ROOT
 
 
-def newest_migration() -> str:
-    return max(path.stem for path in (ROOT / "migrations" / "versions").glob("0*.py"))
+def newest_migration() -> str | None:
+    return ScriptDirectory(str(ROOT / "migrations")).get_current_head()
 
 
 @pytest.fixture
