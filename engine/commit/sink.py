@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-import numpy as np
 import polars as pl
 import psycopg
 
@@ -28,7 +27,8 @@ from engine.commit.written import COMMIT_CHANNEL as COMMIT_CHANNEL
 from engine.commit.written import SharedRows
 from engine.errors import CommitRefused, EpochFenced, InvariantBroken, ResultLocked, ResultUnwritable, SinkUnavailable
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
-from engine.frames.frames import HEAD, POS, RANK, TS, constant, frame_of, only, without
+from engine.frames.frames import HEAD, POS, TS, constant, frame_of, only, without
+from engine.frames.places import unranked
 from engine.log.marks import NO_MARKS, Marks, marks_of, row_marks
 from engine.log.sequence import CAUSES, CAUSES_SCHEMA, Numbered, numbered
 from engine.log.sequences import Advance, SequencedFeed, add_partitions, blocks_of, open_sequences
@@ -374,8 +374,9 @@ class Sink:
         kept: list[pl.DataFrame] = []
         for frames in (emitted.changes, emitted.replayed) if emitted.replayed else (emitted.changes,):
             named = self._named(frames, emitted.counters)
-            numbers = numbered([_causes(frame) for frame in named], reached_ms, emitted.order.newest_head)
-            marks = self._marks(named, numbers, emitted, feed) if frames is emitted.changes else NO_MARKS
+            causes = [_causes(frame) for frame in named]
+            numbers = numbered(causes, reached_ms, emitted.order.newest_head)
+            marks = self._marks(named, causes, numbers, emitted, feed) if frames is emitted.changes else NO_MARKS
             rows = [without(frame, *CAUSES) for frame in named]
             kept += [only(frame, RESULT_TIME, "_op", *output.columns.names) for frame in rows if frame.height]
             added = sum(frame.height for frame in rows)
@@ -393,7 +394,14 @@ class Sink:
             self._form.write(cursor, kept, emitted.stream_time_ms)
         return count
 
-    def _marks(self, frames: Sequence[pl.DataFrame], numbers: Numbered, emitted: _Emitted, feed: SequencedFeed) -> Marks:
+    def _marks(
+        self,
+        frames: Sequence[pl.DataFrame],
+        causes: Sequence[pl.DataFrame],
+        numbers: Numbered,
+        emitted: _Emitted,
+        feed: SequencedFeed,
+    ) -> Marks:
         """Return the marks of a batch of a result, whose rows these are by task."""
         order = emitted.order
         if any(operator.retimes for operator in self._plan.stages[-1].operators):
@@ -401,16 +409,13 @@ class Sink:
                 frame_of([frame.get_column(RESULT_TIME).alias(TS), pl.Series(HEAD, heads)])
                 for frame, heads in zip(frames, numbers.heads, strict=True)
             ]
-            rows = (
-                pl.concat(parts)[np.argsort(np.concatenate(numbers.sequences))]
-                if parts
-                else pl.DataFrame(schema={TS: pl.Int64, HEAD: pl.Int64})
-            )
+            rows = numbers.in_order(parts, {TS: pl.Int64(), HEAD: pl.Int64()})
             return row_marks(rows, feed.next_sequence, emitted.last_mark_ms)
         clock = order.between[-1][-1]
-        causes = pl.concat([_causes(frame) for frame in frames]) if frames else pl.DataFrame(schema=CAUSES_SCHEMA)
         reached = (feed.reached_ms, order.newest_head)
-        return marks_of(causes, clock, order.heads, feed.next_sequence, reached, emitted.last_mark_ms)
+        return marks_of(
+            numbers.in_order(causes, CAUSES_SCHEMA), clock, order.heads, feed.next_sequence, reached, emitted.last_mark_ms
+        )
 
     def _named(self, frames: Sequence[pl.DataFrame], counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:
         """Leave out rows of a table without a key: they cannot be kept, found or deleted (T6)."""
@@ -434,4 +439,4 @@ def _causes(frame: pl.DataFrame) -> pl.DataFrame:
     if HEAD in frame.columns:
         return only(frame, *CAUSES)
     behind = constant(AFTER_ALL_TIME, frame.height, HEAD), constant(AFTER_ALL_TIME, frame.height, POS)
-    return frame_of([*behind, pl.repeat(None, frame.height, dtype=pl.Binary, eager=True).alias(RANK)])
+    return frame_of([*behind, unranked(frame.height)])

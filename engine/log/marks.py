@@ -18,7 +18,7 @@ from psycopg.rows import tuple_row
 
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Clock, running_clock
 from engine.frames.frames import HEAD, POS, RANK, TS
-from engine.frames.places import is_further, place_order
+from engine.frames.places import is_further
 from engine.postgres.postgres import Connection
 
 _READ_SQL: Final = """
@@ -57,7 +57,7 @@ NO_MARKS: Final = Marks(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0
 
 
 def marks_of(
-    causes: pl.DataFrame,
+    rows: pl.DataFrame,
     clock: Clock,
     heads_at: Callable[[I64], I64],
     next_number: int,
@@ -67,7 +67,7 @@ def marks_of(
     """Return the marks of a batch. Where it begins and ends does not show in them.
 
     Args:
-        causes: of all rows of the batch (``engine.log.sequence.CAUSES``), in any order.
+        rows: where the rows of the batch stand (``engine.log.sequence.CAUSES``), in the order of their numbers.
         clock: the time behind the last operator.
         heads_at: how far the merge had come with positions (``BatchOrder.heads``).
         next_number: the number of the batch's first row.
@@ -76,7 +76,6 @@ def marks_of(
         last_mark_ms: the time of the last mark before the batch; None: there is none. After an edit that lengthens a wait,
             the time behind the last operator has to reach it again before there are marks (P15).
     """
-    rows = causes[place_order(causes)]
     places = rows.get_column(POS).to_numpy()
     further = is_further(rows.get_column(RANK))
     # A row that stands behind the place of its record has the number behind that of the place.

@@ -7,7 +7,7 @@ the producer's batches, its tasks or the reader's own batches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,12 @@ class Numbered:
     sequences: list[I64]
     heads: list[I64]
     reached_ms: int | None
+
+    def in_order(self, tasks: Sequence[pl.DataFrame], schema: Mapping[str, pl.DataType] | None = None) -> pl.DataFrame:
+        """Return what belongs to the rows of each task as one frame, in the order of the numbers; without tasks an empty one."""
+        if not tasks:
+            return pl.DataFrame(schema=schema)
+        return pl.concat(tasks)[np.argsort(np.concatenate(self.sequences), kind="stable")]
 
 
 def numbered(causes: Sequence[pl.DataFrame], reached_ms: int | None, newest_head: int | None) -> Numbered:

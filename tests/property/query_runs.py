@@ -19,10 +19,11 @@ from engine.frames.places import place_order
 from engine.log.marks import marks_of
 from engine.log.sequence import CAUSES_SCHEMA, numbered
 from engine.operators.operators import Emission
-from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Slice, declared_indices, lane_of
+from engine.operators.tasks.order import BatchOrder, LaneReading, declared_indices, lane_of
 from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.query_times import QueryTimes
 from engine.operators.tasks.rescaling import repartitioned
+from engine.operators.tasks.slices import UPSTREAM, Slice
 from engine.operators.tasks.task import Task, build_task
 from engine.plan.model import Input, Plan
 from engine.sources.lane_times import LaneTimes, decode_reading, encode_reading
@@ -186,7 +187,7 @@ class QueryRun:
         causes = [emission.causes for emission in emissions if emission.causes.height]
         next_number = len(self.made.rows)
         numbers = numbered(causes, self._reached_ms, order.newest_head)
-        every = pl.concat(causes) if causes else pl.DataFrame(schema=CAUSES_SCHEMA)
+        every = numbers.in_order(causes, CAUSES_SCHEMA)
         last_mark_ms = self.made.marks[-1][2] if self.made.marks else None
         marks = marks_of(
             every, order.between[-1][-1], order.heads, next_number, (self._reached_ms, order.newest_head), last_mark_ms

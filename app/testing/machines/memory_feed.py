@@ -68,12 +68,11 @@ class MemoryFeed:
         self._marks.append(marks)
         if not tasks:
             return
-        rows = pl.concat(tasks)
-        order = np.argsort(np.concatenate(numbers.sequences), kind="stable")
-        heads = np.concatenate(numbers.heads)[order]
+        rows = numbers.in_order(tasks)
+        heads = np.sort(np.concatenate(numbers.heads))  # they never fall along the numbers
         first = self._ends[LANE_PARTITION]
         self._note(LANE_PARTITION, heads)
-        placed = rows[order].with_columns(pl.Series(OFFSET, np.arange(first, first + len(order))))
+        placed = rows.with_columns(pl.Series(OFFSET, np.arange(first, first + len(heads))))
         self._frames.setdefault((LANE_PARTITION, relation), []).append(placed)
 
     def chunks(self, partition: int, start: int) -> list[Chunk]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-import numpy as np
 import polars as pl
 
 from app.testing.machines.memory_feed import MemoryFeed
@@ -25,10 +24,10 @@ from engine.frames.frames import OFFSET, Counters, empty_late, merge_counters
 from engine.log.marks import marks_of
 from engine.log.sequence import CAUSES_SCHEMA, numbered
 from engine.log.sequences import LANE_PARTITION
-from engine.operators.tasks.order import Slice
 from engine.operators.tasks.pipeline import Pipeline, Step
 from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.rescaling import repartitioned
+from engine.operators.tasks.slices import Slice
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, derived_entry, source_entry, with_parts
 from engine.plan.model import Input, Plan, feeds_held_for, needs_ticks
@@ -74,7 +73,7 @@ class _Query:
             item.feed.name: {str(partition): 0 for partition in feeds[item.feed.name].ends} for item in plan.inputs
         }
         self.read_to: dict[str, dict[str, int]] = {name: {} for name in self.position}
-        self.told: dict[str, int] = {}
+        self.last_marks: dict[str, int] = {}
         self._heads: dict[FeedPartition, int] = {}
         self._ends = PartitionEnds()
         self._cursor: Cursor = {"feeds": {}, "now_ms": 0}
@@ -171,11 +170,11 @@ class _Query:
         """Let the batch read also the marks of derived feeds of which it reads no row (P14)."""
         derived = {item.feed.name for item in self.plan.inputs if item.feed.is_derived}
         places = {name: self.position[name].setdefault(str(LANE_PARTITION), 0) for name in sorted(derived)}
-        told = {name: self._feeds[name].marks(start, start, admitted.cut_ms).last_ms for name, start in places.items()}
+        newest = {name: self._feeds[name].marks(start, start, admitted.cut_ms).last_ms for name, start in places.items()}
         ends = {
             (name, LANE_PARTITION): places[name]
-            for name, last_ms in told.items()
-            if last_ms is not None and last_ms > self.told.get(name, BEFORE_ALL_TIME)
+            for name, last_ms in newest.items()
+            if last_ms is not None and last_ms > self.last_marks.get(name, BEFORE_ALL_TIME)
         }
         return replace(admitted, ends={**ends, **admitted.ends})
 
@@ -198,7 +197,7 @@ class _Query:
                     marks = self._feeds[name].marks(start, end, admitted.cut_ms)
                     lanes[name, partition].add_marks(marks, inputs)
                     if marks.last_ms is not None:
-                        self.told[name] = max(marks.last_ms, self.told.get(name, marks.last_ms))
+                        self.last_marks[name] = max(marks.last_ms, self.last_marks.get(name, marks.last_ms))
             for frame in self._feeds[name].read(item.source_name, partition, start, end):
                 accepted = frame if item.part_of is None else _of_part(frame, item, now_ms)
                 if accepted.height:
@@ -255,14 +254,13 @@ class _Query:
         """Append what came out to the result's feed."""
         feed = self._feeds[derived_entry(self.plan).feed.name]
         numbers = numbered(step.causes, feed.reached_ms, step.newest_head)
-        causes = pl.concat(step.causes) if step.causes else pl.DataFrame(schema=CAUSES_SCHEMA)
+        causes = numbers.in_order(step.causes, CAUSES_SCHEMA)
         reached = (feed.reached_ms, step.newest_head)
         marks = marks_of(causes, step.clock_behind, step.order.heads, feed.ends[0], reached, feed.last_mark_ms)
         feed.append_rows(self.plan.output.name, step.changes, numbers, marks)
         if not step.changes:
             return None
-        order = np.argsort(np.concatenate(numbers.sequences), kind="stable")
-        changes = pl.concat(step.changes)[order]
+        changes = numbers.in_order(step.changes)
         self.outcome.changes.append(changes)
         return changes
 
@@ -389,7 +387,7 @@ class Workbench:
         """Whether a query has records or marks to read, of which some may have to wait for others."""
         own = self._query(query)
         return any(
-            offsets.get(str(partition), 0) < end or self._feeds[name].last_mark_ms != own.told.get(name)
+            offsets.get(str(partition), 0) < end or self._feeds[name].last_mark_ms != own.last_marks.get(name)
             for name, offsets in own.position.items()
             for partition, end in self._feeds[name].ends.items()
         )
@@ -413,7 +411,9 @@ class Workbench:
         return canonicalise(raw, self.catalog[name].relation, now_ms, LOGGED, None)
 
     def _positions(self) -> list[tuple[dict[str, dict[str, int]], dict[str, int]]]:
-        return [({name: dict(offsets) for name, offsets in each.position.items()}, dict(each.told)) for each in self._queries]
+        return [
+            ({name: dict(offsets) for name, offsets in each.position.items()}, dict(each.last_marks)) for each in self._queries
+        ]
 
     def _query(self, name: str) -> _Query:
         return next(each for each in self._queries if each.plan.query == name)
@@ -442,7 +442,7 @@ class Workbench:
                     producer.read_to,
                     ends,
                     own.last_mark_ms,
-                    producer.told,
+                    producer.last_marks,
                 )
             )
         return facts
