@@ -86,10 +86,15 @@ def unranked(rows: int) -> pl.Series:
     return pl.Series(RANK, [None], dtype=pl.Binary).new_from_index(0, rows)
 
 
+def no_levels(rows: int) -> pl.Series:
+    """Return the levels of rows that stand at places of records."""
+    return pl.Series([b""], dtype=pl.Binary).new_from_index(0, rows)
+
+
 def levels(ranks: pl.Series) -> pl.Series:
     """Return the levels of each rank, empty where there are none."""
     if is_further(ranks) is None:
-        return pl.Series([b""], dtype=pl.Binary).new_from_index(0, len(ranks))
+        return no_levels(len(ranks))
     sizes = np.zeros(len(ranks), np.int64)
     rest = ranks.fill_null(b"")
     while (further := is_further(rest)) is not None:

@@ -10,7 +10,7 @@ import polars as pl
 
 from engine.frames.clocks import I64, NEVER, Bools
 from engine.frames.frames import POS, RANK, TS, with_series
-from engine.frames.places import arrival, is_further, levels, place_order, ranked
+from engine.frames.places import arrival, is_further, levels, no_levels, place_order, ranked
 from engine.operators.operators import BatchTime
 from engine.operators.pending.histogram import WaitingRows
 from engine.operators.pending.spans import Span
@@ -138,8 +138,7 @@ def _in_order(rows: pl.DataFrame, through: I64, due: I64, places: I64) -> tuple[
     leaving = taken(rows, order)
     within = None
     if is_further(leaving.get_column(RANK)) is not None:
-        nothing = pl.Series([b""], dtype=pl.Binary).new_from_index(0, len(order))
-        within = levels(leaving.get_column(RANK)).zip_with(pl.Series(positions == own[order]), nothing)
+        within = levels(leaving.get_column(RANK)).zip_with(pl.Series(positions == own[order]), no_levels(len(order)))
     times = np.where(is_passing, 0, leaving.get_column(TS).to_numpy())
     leaving = ranked(leaving, ~is_passing, times, *arrival(leaving), within=within, is_released=~is_passing)
     leaving = with_series(leaving, pl.Series(POS, positions))

@@ -18,7 +18,7 @@ from engine.errors import BufferFull
 from engine.expressions.types.types import Schema
 from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Bools
 from engine.frames.frames import KEY_HASH, NO_RECORD, OFFSET, OP, POS, RANK, TS, Counters, add_counter, constant, empty_frame
-from engine.frames.places import arrivals, levels, place_order, ranked
+from engine.frames.places import arrivals, levels, place_order, ranked, unranked
 from engine.frames.row_bytes import RowBytes
 from engine.operators.pending.spans import Span
 from engine.operators.suppression.suppress_bounded import Entry, Head, plan_bounded
@@ -167,7 +167,7 @@ class SuppressionBuffer:
         keys, codes = Keys.of(own, values)
         is_shown, is_held, is_row = np.zeros((3, len(keys.hashes)), np.bool_)
         numbers = {name: np.zeros(len(keys.hashes), np.int64) for name in (SINCE, SIZE)}
-        arrived = pl.repeat(None, len(keys.hashes), dtype=pl.Binary, eager=True)
+        arrived = unranked(len(keys.hashes))
         places, kept = np.zeros(len(keys.hashes), np.int64), codes[:count]
         if rows is not None:
             places[kept] = np.arange(count)

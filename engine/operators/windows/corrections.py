@@ -21,7 +21,7 @@ import polars as pl
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.clocks import I64, NEVER, Bools
 from engine.frames.frames import KEY_HASH, NO_RECORD, OFFSET, OP, POS, RANK, TS, constant, empty_frame, values_taken, with_series
-from engine.frames.places import is_further, levels, place_order, ranked
+from engine.frames.places import is_further, levels, no_levels, place_order, ranked
 from engine.operators.operators import BatchTime
 from engine.operators.windows.window_places import ARRIVED, FIRST, arrival, due_until, least_arrivals, with_arrivals
 from engine.operators.windows.window_store import HASH, NODE, WindowStore, sorted_run
@@ -302,7 +302,7 @@ def _numbered(frame: pl.DataFrame, positions: I64) -> tuple[I64, I64]:
     own = frame.get_column(POS).to_numpy()
     if is_further(frame.get_column(RANK)) is None:
         return own, positions
-    within = pl.concat([levels(frame.get_column(RANK)), pl.repeat(b"", len(positions), dtype=pl.Binary, eager=True)])
+    within = pl.concat([levels(frame.get_column(RANK)), no_levels(len(positions))])
     places = pl.DataFrame({POS: np.concatenate([own, positions]), RANK: within}).with_row_index("_row").sort(POS, RANK)
     numbers = np.empty(places.height, np.int64)
     numbers[places["_row"].to_numpy()] = Groups.of(places.select(POS, RANK)).ids

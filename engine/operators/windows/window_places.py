@@ -109,12 +109,7 @@ def at_own_places(changes: pl.DataFrame, records: I64) -> pl.DataFrame:
     """
     numbers, ranks = ordinals(records), changes.get_column(RANK)
     if ranks.null_count() == len(ranks):
-        # Of a record whose rank is null: its only change, then the first one of several, and the further ones.
-        which = np.where(numbers, numbers + 1, np.append(numbers[1:] > 0, False)[: len(numbers)])
-        known = apart(
-            ranks.clear(2 + int(numbers.max(initial=0))).to_frame(), np.append(0, np.arange(1 + numbers.max(initial=0)))
-        )
-        return with_series(changes, values_taken(known.get_column(RANK), which).alias(RANK))
+        return apart(changes, numbers)
     is_shared = are_released(ranks)
     shared = np.flatnonzero(is_shared)
     placed = apart(changes, np.where(is_shared, 0, numbers))
