@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import polars as pl
 
-from engine.frames.hashing import key_hash
+from engine.frames.hashing import KeyHash
 from engine.frames.places import ranked
-from engine.operators.operators import Operator
+from engine.operators.operators import BatchTime, Operator, OperatorOutput
 from engine.operators.rescale.shares import Shares, Source
 from engine.state.segments.memory import MemorySegmentStore
-from tests.batch_times import unranked
+from tests.batch_times import RunningTimes, unranked
+from tests.property.task_shares import in_place_order, shares
 
-Rescale = Callable[[Sequence[Source], Shares], list[dict[str, Any]]]
+Spec = TypeVar("Spec")
+Join = TypeVar("Join", bound=Operator)
+Make = Callable[[Spec, dict[str, Any] | None, MemorySegmentStore], Join]
+Rescale = Callable[[Spec, Sequence[Source], Shares], list[dict[str, Any]]]
 
 
 class Layout:
@@ -66,30 +71,67 @@ def released_together(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(ranks.zip_with(frame["_pos"].is_duplicated(), frame["_rank"]))
 
 
-def rescaled(
-    rescale: Rescale,
-    operators: Sequence[Operator],
-    stores: Sequence[MemorySegmentStore],
-    new: Sequence[MemorySegmentStore],
-    key: str,
-    other: str,
-) -> list[dict[str, Any]]:
-    """The states of as many tasks as there are new stores, made of those of the tasks before.
+class JoinRunner(Generic[Spec, Join]):
+    """Feeds batches to the tasks of a join, which go on from their states, in another number of tasks if one is given.
 
     Args:
-        rescale: of the operator, given the states before and how they are shared.
-        operators: of the tasks before.
-        stores: of the tasks before.
-        new: of the new tasks.
-        key: of the running relation.
-        other: of input 0 or 1.
+        spec: of the join.
+        make: makes the operator of one task.
+        rescale: makes the states of other tasks of those of a spec's.
+        keys: columns of the keys of both sides.
+        hashing: of the stores.
+        tasks: how many.
     """
-    states = [json.loads(json.dumps(operator.snapshot())) for operator in operators]
-    sources = [Source(ordinal, state, store) for ordinal, (state, store) in enumerate(zip(states, stores, strict=True))]
-    return rescale(sources, Shares(len(stores), (key,), {0: (other,), 1: (other,)}, new))
 
+    def __init__(
+        self, spec: Spec, make: Make[Spec, Join], rescale: Rescale[Spec], keys: tuple[str, str], hashing: KeyHash, tasks: int
+    ) -> None:
+        self._make, self._rescale, self._keys, self._hashing = make, rescale, keys, hashing
+        self._stores = [MemorySegmentStore(hashing) for _ in range(tasks)]
+        self.times = RunningTimes()
+        self.position = 0
+        self.output: list[tuple[Any, ...]] = []
+        self.counters: Counter[str] = Counter()
+        self.late: list[tuple[Any, ...]] = []
+        self.joins: list[Join] = []
+        self._start(spec, [None] * tasks)
 
-def shares(frame: pl.DataFrame, key: str, tasks: int) -> list[pl.DataFrame]:
-    """The rows of each task."""
-    owners = key_hash(frame, [key]).fill_null(0).to_numpy() % tasks
-    return [frame.filter(pl.Series(owners == task)) for task in range(tasks)]
+    def _start(self, spec: Spec, states: Sequence[dict[str, Any] | None]) -> None:
+        self.joins = [self._make(spec, state, store) for state, store in zip(states, self._stores, strict=True)]
+
+    def handle(
+        self, running: pl.DataFrame, other: pl.DataFrame, beside: int, name: str, moment: BatchTime
+    ) -> list[OperatorOutput]:
+        """Give each task its share of both sides, and count.
+
+        Args:
+            running: rows of the running relation.
+            other: of the one beside it.
+            beside: its index.
+            name: of the join.
+            moment: when.
+        """
+        count = len(self.joins)
+        sides = (shares(rows, [key], count) for rows, key in zip((running, other), self._keys, strict=True))
+        tasks = zip(self.joins, *sides, strict=True)
+        results = [join.process(own, {beside: rows} if rows.height else {}, moment) for join, own, rows in tasks]
+        for result in results:
+            assert in_place_order(result.frame)
+            for (operator, reason), number in result.counters.items():
+                assert operator == name
+                self.counters[reason] += number
+        return results
+
+    def restart(self, spec: Spec, tasks: int | None = None) -> None:
+        """Go on from the states."""
+        states = [json.loads(json.dumps(join.snapshot())) for join in self.joins]
+        if tasks in (None, len(self.joins)):
+            for store in self._stores:
+                store.purge()
+        else:
+            sources = [Source(ordinal, *each) for ordinal, each in enumerate(zip(states, self._stores, strict=True))]
+            new = [MemorySegmentStore(self._hashing) for _ in range(tasks or 1)]
+            key, other = self._keys
+            states = self._rescale(spec, sources, Shares(len(self._stores), (key,), {0: (other,), 1: (other,)}, new))
+            self._stores = new
+        self._start(spec, states)

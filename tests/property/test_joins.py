@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -16,16 +13,15 @@ from hypothesis import strategies as st
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.frames import SERVICE_COLUMNS
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.frames.places import place_order
 from engine.operators.joins.stream_table import JoinKeys, StreamTableJoiner
 from engine.operators.rescale.joins import stream_table
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.segments.memory import MemorySegmentStore
-from tests.batch_times import RunningTimes
 from tests.examples import examples
 from tests.property.hashings import hashings
 from tests.property.join_model import JoinModel
-from tests.property.layout import Layout, released_together, rescaled, shares
+from tests.property.layout import JoinRunner, Layout, released_together
+from tests.property.task_shares import merged
 
 STREAM = Schema((("s.key", STRING), ("s.value", STRING)))
 TABLE = Schema((("w.key", STRING), ("w.value", STRING)))
@@ -72,54 +68,28 @@ def handle(model: JoinModel, layout: Layout) -> Iterator[tuple[int, int]]:
         yield own[0][0], own[-1][0]
 
 
-class Runner:
-    """Feeds batches to the tasks of a join, restarting them from their states after each."""
+class Runner(JoinRunner[StreamTableJoin, StreamTableJoiner]):
+    """The tasks of a join of a stream with a table."""
 
     def __init__(self, spec: StreamTableJoin, keys: JoinKeys, hashing: KeyHash = UNSEEDED, tasks: int = 1) -> None:
-        self.hashing = hashing
-        self.stores = [MemorySegmentStore(hashing) for _ in range(tasks)]
-        self.keys = keys
-        self.times = RunningTimes()
-        self.position = 0
-        self.output: list[tuple[Any, ...]] = []
-        self.counters: Counter[str] = Counter()
-        self.late: list[tuple[Any, ...]] = []
-        self.start(spec, [None] * tasks)
+        self._hash = hashing
 
-    def start(self, spec: StreamTableJoin, states: Sequence[dict[str, Any] | None]) -> None:
-        each = zip(states, self.stores, strict=True)
-        self.joins = [StreamTableJoiner(spec, STREAM, TABLE, self.keys, state, store) for state, store in each]
+        def make(spec: StreamTableJoin, state: dict[str, Any] | None, store: MemorySegmentStore) -> StreamTableJoiner:
+            return StreamTableJoiner(spec, STREAM, TABLE, keys, state, store)
+
+        super().__init__(spec, make, stream_table, ("s.key", "w.key"), hashing, tasks)
 
     def run(self, batch: list[tuple[int, int, Record]], silence_ms: int = 0) -> None:
         """Handle records with their positions and offsets, behind a silence."""
         first = self.position
         self.position = batch[-1][0] + 1 if batch else first + silence_ms
-        stream, table = frame(batch, "stream", "s", self.hashing), frame(batch, "table", "w", self.hashing)
+        stream, table = frame(batch, "stream", "s", self._hash), frame(batch, "table", "w", self._hash)
         moment = self.times.at([stream], {0: table}, first=first, silence_ms=silence_ms, position=self.position)
-        count = len(self.joins)
-        tasks = zip(self.joins, shares(stream, "s.key", count), shares(table, "w.key", count), strict=True)
-        results = [join.process(rows, {0: puts} if puts.height else {}, moment) for join, rows, puts in tasks]
+        results = self.handle(stream, table, 0, "w", moment)
         for result in results:
-            assert place_order(result.frame).tolist() == list(range(result.frame.height))
-            for (operator, reason), number in result.counters.items():
-                assert operator == "w"
-                self.counters[reason] += number
             self.late += result.late.select("reason", "event_time_ms", "offset").rows()
-        together = pl.concat([result.frame for result in results])
         columns = ["_pos", "_ts", "s.key", "s.value", "w.value", "w.$match"]
-        self.output += together[place_order(together)].select(columns).rows()
-
-    def restart(self, spec: StreamTableJoin, tasks: int | None = None) -> None:
-        """Go on from the states, in another number of tasks if one is given."""
-        if tasks in (None, len(self.joins)):
-            states = [json.loads(json.dumps(join.snapshot())) for join in self.joins]
-            for store in self.stores:
-                store.purge()
-        else:
-            stores = [MemorySegmentStore(self.hashing) for _ in range(tasks or 1)]
-            states = rescaled(partial(stream_table, spec), self.joins, self.stores, stores, "s.key", "w.key")
-            self.stores = stores
-        self.start(spec, states)
+        self.output += merged([result.frame for result in results]).select(columns).rows()
 
 
 @settings(max_examples=examples(150), deadline=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -139,10 +140,9 @@ def test_any_number_of_tasks_gives_the_same(
     silences: dict[int, int],
     tasks: int,
 ) -> None:
-    places = places_of([0] * len(rows) if kinds is None else kinds, len(rows))
-    spec, silences = sliding_model.spec(difference, grace, emit), silences_between(places, silences)
-    one = run(spec, rows, places=places, silences=silences)
-    several = run(spec, rows, cuts, places=places, silences=silences, tasks=tasks, restarts=True)
+    one, several = runs.in_one_task_and_in_several(
+        partial(run, sliding_model.spec(difference, grace, emit)), rows, kinds, silences, cuts, tasks
+    )
     assert several.results == one.results
 
 

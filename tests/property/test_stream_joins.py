@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,16 +13,16 @@ from hypothesis import strategies as st
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.frames import SERVICE_COLUMNS
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.frames.places import place_order
 from engine.operators.joins.stream_stream import StreamStreamJoiner
 from engine.operators.rescale.joins import stream_stream
 from engine.plan.operators.stream_stream_join import StreamStreamJoin
 from engine.state.segments.memory import MemorySegmentStore
-from tests.batch_times import STREAMS, RunningTimes
+from tests.batch_times import STREAMS
 from tests.examples import examples
 from tests.property.hashings import hashings
-from tests.property.layout import Layout, released_together, rescaled, shares
+from tests.property.layout import JoinRunner, Layout, released_together
 from tests.property.stream_join_model import Side, StreamJoinModel
+from tests.property.task_shares import merged
 
 LEFT = Schema((("l.key", STRING), ("l.value", STRING)))
 RIGHT = Schema((("r.key", STRING), ("r.value", STRING)))
@@ -79,23 +75,14 @@ def expected(spec: StreamStreamJoin, layout: Layout) -> StreamJoinModel:
     return model
 
 
-class Runner:
-    """Feeds batches to the tasks of a join, restarting them from their states after each if asked to."""
+class Runner(JoinRunner[StreamStreamJoin, StreamStreamJoiner]):
+    """The tasks of a join of two streams."""
 
     def __init__(self, spec: StreamStreamJoin, hashing: KeyHash = UNSEEDED, tasks: int = 1) -> None:
-        self.hashing = hashing
-        self.stores = [MemorySegmentStore(hashing) for _ in range(tasks)]
-        self.times = RunningTimes()
-        self.position = 0
-        self.output: list[tuple[Any, ...]] = []
-        self.counters: Counter[str] = Counter()
-        self.late: list[tuple[Any, ...]] = []
-        self.start(spec, [None] * tasks)
+        def make(spec: StreamStreamJoin, state: dict[str, Any] | None, store: MemorySegmentStore) -> StreamStreamJoiner:
+            return StreamStreamJoiner(spec, LEFT, RIGHT, state, store)
 
-    def start(self, spec: StreamStreamJoin, states: Sequence[dict[str, Any] | None]) -> None:
-        self.joins = [
-            StreamStreamJoiner(spec, LEFT, RIGHT, state, store) for state, store in zip(states, self.stores, strict=True)
-        ]
+        super().__init__(spec, make, stream_stream, ("l.key", "r.key"), hashing, tasks)
 
     def run(self, batch: list[tuple[int, int, Record]], silence_ms: int = 0) -> None:
         """Handle records with their positions and offsets, behind a silence."""
@@ -103,36 +90,16 @@ class Runner:
         self.position = batch[-1][0] + 1 if batch else first + silence_ms
         left, right = frame(batch, "left"), frame(batch, "right")
         moment = self.times.at([left, right], first=first, silence_ms=silence_ms, position=self.position)
-        tasks = zip(
-            self.joins, *(shares(rows, key, len(self.joins)) for rows, key in ((left, "l.key"), (right, "r.key"))), strict=True
-        )
-        results = [join.process(own, {1: other} if other.height else {}, moment) for join, own, other in tasks]
-        for result in results:
-            assert result.frame.columns == [*SERVICE_COLUMNS, *self.joins[0].schema.names]
-            assert place_order(result.frame).tolist() == list(range(result.frame.height))
-            for (operator, reason), count in result.counters.items():
-                assert operator == "r"
-                self.counters[reason] += count
-        together = pl.concat([result.frame for result in results])
+        results = self.handle(left, right, 1, "r", moment)
         names = self.joins[0].schema.names
+        for result in results:
+            assert result.frame.columns == [*SERVICE_COLUMNS, *names]
         states = (names[-1],) if "$state" in names[-1] else ()
-        shown = together[place_order(together)].select("_pos", "_ts", "_offset", "l.value", "r.value", *states)
+        shown = merged([result.frame for result in results]).select("_pos", "_ts", "_offset", "l.value", "r.value", *states)
         self.output += shown.rows()
         late = pl.concat([result.late for result in results]).select("event_time_ms", "stream_time_ms", "offset")
         assert len(results) > 1 or late["offset"].is_sorted()
         self.late += late.sort("offset").rows()
-
-    def restart(self, spec: StreamStreamJoin, tasks: int | None = None) -> None:
-        """Go on from the states, in another number of tasks if one is given."""
-        if tasks in (None, len(self.joins)):
-            states = [json.loads(json.dumps(join.snapshot())) for join in self.joins]
-            for store in self.stores:
-                store.purge()
-        else:
-            stores = [MemorySegmentStore(self.hashing) for _ in range(tasks or 1)]
-            states = rescaled(partial(stream_stream, spec), self.joins, self.stores, stores, "l.key", "r.key")
-            self.stores = stores
-        self.start(spec, states)
 
 
 def numbered(records: list[Record]) -> list[tuple[int, int, Record]]:

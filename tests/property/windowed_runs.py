@@ -19,7 +19,7 @@ from engine.operators.operators import Operator
 from engine.state.segments.memory import MemorySegmentStore
 from engine.state.segments.ports import SegmentStore, named_segments
 from tests.batch_times import RunningTimes
-from tests.property.places_model import STEP, Place, places_alone
+from tests.property.places_model import STEP, Place, places_alone, places_of, silences_between
 from tests.property.window_model import Row, emitted, frame
 
 Make = Callable[[dict[str, Any] | None, SegmentStore], Operator]
@@ -97,3 +97,27 @@ def run(
                 assert store.segment_ids == named_segments(state)
             operators = [make(state, store) for state, store in zip(seen.snapshots[-1], stores, strict=True)]
     return seen
+
+
+def in_one_task_and_in_several(
+    run_rows: Callable[..., Seen],
+    rows: Sequence[Row],
+    kinds: Sequence[int] | None,
+    silences: Mapping[int, int],
+    cuts: Sequence[int],
+    tasks: int,
+) -> tuple[Seen, Seen]:
+    """Return what one task gives, and what several give that are cut and restarted.
+
+    Args:
+        run_rows: ``run`` for an operator.
+        rows: the rows.
+        kinds: see ``places_of``; None: each row has a place of its own.
+        silences: see ``silences_between``.
+        cuts: see ``run``.
+        tasks: how many.
+    """
+    places = places_of([0] * len(rows) if kinds is None else kinds, len(rows))
+    silences = silences_between(places, silences)
+    one = run_rows(rows, places=places, silences=silences)
+    return one, run_rows(rows, cuts, places=places, silences=silences, tasks=tasks, restarts=True)
