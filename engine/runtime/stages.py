@@ -28,9 +28,10 @@ from engine.frames.slicing import slices
 from engine.log.fetched import Fetched
 from engine.operators.emission import Emitted, emitting_at_most
 from engine.operators.operators import Emission
-from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Slice
+from engine.operators.tasks.order import BatchOrder, LaneReading
 from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.query_times import QueryTimes
+from engine.operators.tasks.slices import UPSTREAM, Slice
 from engine.operators.tasks.slowest import Lane
 from engine.operators.tasks.task import Replays, build_task
 from engine.plan.model import Plan

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from engine.expressions.expressions import compile_scalar
 from engine.expressions.pseudo_columns import EVENT_TIME
-from engine.frames.clocks import BEFORE_ALL_TIME, I64
+from engine.frames.clocks import BEFORE_ALL_TIME, I64, Rises
 from engine.frames.compact_json import compact
 from engine.frames.frames import OFFSET, OP, TS, with_series
 from engine.log.marks import Marks
-from engine.operators.tasks.order import LaneReading, Rises, rises
+from engine.operators.tasks.order import LaneReading, rises
 from engine.plan.model import Input
 from engine.sources.feeds import NO_TS
 

@@ -30,8 +30,8 @@ from rich.table import Table
 
 from engine.definition.queries import QueryDefinition
 from engine.frames.frames import Counters, merge_counters
-from engine.operators.tasks.order import Slice, lane_readings
 from engine.operators.tasks.pipeline import Pipeline
+from engine.operators.tasks.slices import Slice
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan, folded
@@ -42,6 +42,7 @@ from tests.bench.core_expressions import PLAIN, expression_jobs
 from tests.bench.core_jobs import CoreJob, Feed, jobs
 from tests.bench.core_scaling import BATCH_RECORDS, Growth, MemoryUse, measure_memory, measure_scaling
 from tests.bench.segments import PurgedSegments
+from tests.lane_readings import lane_readings
 
 
 @dataclass(frozen=True, slots=True)

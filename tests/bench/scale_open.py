@@ -17,8 +17,7 @@ import numpy as np
 import polars as pl
 
 from engine.definition.queries import QueryDefinition
-from engine.operators.tasks.order import Slice
-from engine.operators.tasks.pipeline import Pipeline
+from engine.operators.tasks.slices import Slice
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan, folded
@@ -28,6 +27,7 @@ from tests.bench.core_scaling import Peak, private_bytes
 from tests.bench.nxt import BASE_MS, Ints
 from tests.bench.scale_core import CoreScale, Worked, cpu_seconds, measured
 from tests.bench.segments import PurgedSegments
+from tests.lane_readings import Pipeline
 
 BATCH_MS: Final = 25_000
 """Groups that begin in a batch: twice as many records."""

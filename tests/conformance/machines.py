@@ -13,10 +13,12 @@ from engine.expressions.types.types import STRING, ColumnType, Schema
 from engine.frames.frames import OFFSET, OP, SERVICE_COLUMNS, TS
 from engine.frames.hashing import key_hash
 from engine.operators.rows.table_filter import LATE_END
-from engine.operators.tasks.order import BatchOrder, Slice, lane_readings, placed
+from engine.operators.tasks.order import BatchOrder
+from engine.operators.tasks.slices import Slice, placed
 from engine.plan.model import Feed, Input, RelationSchema
 from tests.batch_times import plan_reading
 from tests.conformance.queries import case_of
+from tests.lane_readings import lane_readings
 
 Step = dict[str, Any]
 

@@ -11,7 +11,8 @@ import polars as pl
 
 from engine.frames.arrow_frames import decode_frame
 from engine.frames.frames import POS
-from engine.operators.tasks.order import BatchOrder, Slice, placed
+from engine.operators.tasks.order import BatchOrder
+from engine.operators.tasks.slices import Slice, placed
 from engine.plan.model import Input
 from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.batch_planner import BatchPlanner

@@ -13,8 +13,7 @@ import pytest
 from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid, TableTruncated
 from engine.frames.arrow_frames import decode_frame
-from engine.operators.tasks.order import Slice
-from engine.operators.tasks.pipeline import Pipeline
+from engine.operators.tasks.slices import Slice
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.postgres.postgres import Connection
@@ -24,6 +23,7 @@ from tests.kafka.changes import NOW_MS, Database, avro, delivered, described, li
 from tests.kafka.registries import Registered
 from tests.kafka.test_reading import ALL, Source
 from tests.kafka.topics import Cluster, Sent
+from tests.lane_readings import Pipeline
 
 COLUMNS = {"id": "bigint", "name": "string", "at": "timestamp"}
 FORMS: dict[str, tuple[dict[str, Any], Callable[[Any, Registered], bytes | None]]] = {

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from engine.log.sequence import numbered
-from engine.operators.tasks.order import Slice
 from engine.operators.tasks.pipeline import Step
+from engine.operators.tasks.slices import Slice
 from engine.plan.model import Plan
 from engine.sources.shaping import for_input
 

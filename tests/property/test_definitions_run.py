@@ -17,13 +17,13 @@ from engine.definition.queries import QueryDefinition
 from engine.errors import DefinitionInvalid
 from engine.expressions.types.types import ColumnType
 from engine.frames.hashing import UNSEEDED, KeyHash
-from engine.operators.tasks.order import Slice
-from engine.operators.tasks.pipeline import Pipeline
+from engine.operators.tasks.slices import Slice
 from engine.plan.build import build_plan
 from engine.plan.model import Feed, Plan, folded, needs_ticks
 from engine.sources.shaping import for_input
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
+from tests.lane_readings import Pipeline
 from tests.property.hashings import hashings
 from tests.property.test_definitions import CATALOG, definitions
 

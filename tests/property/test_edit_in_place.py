@@ -18,7 +18,6 @@ from engine.operators.joins.grace_buffer import GraceBuffer
 from engine.operators.operators import BatchTime, Operator
 from engine.operators.pending.spans import MAX_SPANS, Span, bounded
 from engine.operators.suppression.suppress import TimeLimitSuppressor
-from engine.operators.tasks.pipeline import Pipeline
 from engine.operators.windows.hopping import WindowAggregator
 from engine.operators.windows.sessions.sessions import SessionAggregator
 from engine.operators.windows.sliding.sliding import SlidingAggregator
@@ -32,6 +31,7 @@ from engine.state.segments.memory import MemorySegmentStore
 from engine.state.segments.ports import SegmentStore
 from tests.batch_times import STREAMS, RunningTimes, unranked
 from tests.examples import examples
+from tests.lane_readings import Pipeline
 from tests.property.clocked_runs import FEED, feed, in_order
 from tests.property.edit_model import GAP, SIZE, Grace, Model, Out, Sessions, TimeLimit, Tumbling, outcomes
 

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import SourceDefinition, StreamDefinition, TableDefinition
-from engine.operators.tasks.order import Slice
-from engine.operators.tasks.pipeline import Pipeline, Step
+from engine.operators.tasks.pipeline import Step
+from engine.operators.tasks.slices import Slice
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
 from engine.sources.shaping import for_input
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
+from tests.lane_readings import Pipeline
 from tests.property.clocked_runs import FEED, feed
 
 IDLE_MS = 1_000

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.frames.places import place_order
-from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.catalog import Catalog, source_entry
 from engine.plan.model import Plan
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
+from tests.lane_readings import Pipeline
 from tests.late_frames import DESCRIBED
 from tests.property.plan_walk import walk
 from tests.property.test_definitions_run import FEED, Record, _slices

@@ -17,8 +17,8 @@ from engine.definition.queries import QueryDefinition
 from engine.frames.frames import merge_counters
 from engine.operators.operators import BatchTime, Operator
 from engine.operators.tasks.lateness import BOUNDS_MS, FEW, Counted, LatenessMeter, summed
-from engine.operators.tasks.order import Slice
-from engine.operators.tasks.pipeline import Pipeline, Step
+from engine.operators.tasks.pipeline import Step
+from engine.operators.tasks.slices import Slice
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.lateness import settings_of
@@ -31,6 +31,7 @@ from tests.bench.core_jobs import Feed, bids_and_versions, bids_only, two_stream
 from tests.bench.nxt import replay
 from tests.bench.oracle import judge_windows
 from tests.examples import examples
+from tests.lane_readings import Pipeline
 
 TIMES = st.lists(st.integers(0, 40) | st.integers(0, 200_000), max_size=30)
 ALLOWANCES = [Allowance(), Allowance(slack_ms=7), Allowance(size_ms=10, advance_ms=10), Allowance(size_ms=10, advance_ms=3)]

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition
 from engine.frames.frames import OPEN_DELETE, OPEN_ROW
-from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
+from tests.lane_readings import Pipeline
 from tests.property.test_definitions_run import FEED, Record, _slices
 
 STREAM = StreamDefinition.model_validate(

@@ -18,7 +18,6 @@ from engine.definition.queries import QueryDefinition
 from engine.frames.frames import Counters, merge_counters
 from engine.frames.hashing import UNSEEDED, KeyHash
 from engine.frames.places import place_order
-from engine.operators.tasks.pipeline import Pipeline
 from engine.operators.tasks.rescaling import repartitioned
 from engine.plan.build import build_plan
 from engine.plan.model import Feed, Plan
@@ -26,6 +25,7 @@ from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.segments.memory import MemorySegmentStore
 from engine.state.segments.ports import named_segments
 from tests.examples import examples
+from tests.lane_readings import Pipeline
 from tests.late_frames import DESCRIBED
 from tests.property.hashings import hashings
 from tests.property.test_definitions import CATALOG as DRAWN

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.clocks import BEFORE_ALL_TIME, NEVER
-from engine.operators.tasks.order import Slice, lane_readings
 from engine.operators.tasks.query_times import QueryTimes
+from engine.operators.tasks.slices import Slice
 from engine.operators.tasks.slowest import Lane
 from engine.plan.model import Feed, Input, Plan, RelationSchema
 from tests.batch_times import plan_reading
 from tests.examples import examples
+from tests.lane_readings import lane_readings
 
 COLUMNS = Schema((("v", STRING),))
 FEEDS = ("log:x", "log:y")

@@ -15,7 +15,6 @@ from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.frames.clocks import BEFORE_ALL_TIME, Clock
 from engine.operators.tasks.clock_waits import MOST_MOMENTS, handed_on, with_moment
-from engine.operators.tasks.pipeline import Pipeline
 from engine.operators.tasks.progress import PartitionProgress
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
@@ -23,6 +22,7 @@ from engine.plan.model import Plan, feeds_held_for
 from engine.plan.operators.answers import ClockWait
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
+from tests.lane_readings import Pipeline
 from tests.property.clocked_runs import FEED, feed, in_order
 from tests.property.query_runs import Made, QueryRun, Record, merges
 from tests.property.test_stage_order import DEFINITIONS

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 from engine.expressions.types.types import STRING, Schema
 from engine.frames.hashing import key_hash
-from engine.operators.tasks.order import Slice, lane_readings
 from engine.operators.tasks.query_times import QueryTimes
+from engine.operators.tasks.slices import Slice
 from engine.operators.tasks.task import Task, build_task
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.row_operators import Filter, Projection
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.state.segments.memory import MemorySegmentStore
 from tests.examples import examples
+from tests.lane_readings import lane_readings
 from tests.late_frames import DESCRIBED
 
 FEED = Feed("log:all", "log", "all")

@@ -18,13 +18,13 @@ from typing import Any, Final
 
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
-from engine.operators.tasks.pipeline import Pipeline
 from engine.plan.build import build_plan
 from engine.plan.catalog import CatalogEntry, source_entry
 from engine.plan.model import Feed, Plan
 from engine.state.segments.files import FileSegmentStore
 from engine.state.segments.in_manifest import ManifestSegmentStore
 from engine.state.segments.ports import SegmentStore
+from tests.lane_readings import Pipeline
 from tests.stored.kinds import FEED, Record, slices
 
 FOLDER: Final = Path(__file__).parent

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from engine.definition.relations import StreamDefinition, TableDefinition
-from engine.operators.tasks.order import Slice
+from engine.operators.tasks.slices import Slice
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
 from engine.sources.shaping import for_input

@@ -16,42 +16,15 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import polars as pl
 
-from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Clock, running_clock
-from engine.frames.frames import KEY_HASH, OFFSET, OP, POS, SERVICE_COLUMNS, TS, only, with_series
-from engine.frames.places import place_order, unranked
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, NEVER, Clock, Rises, running_clock
 from engine.operators.operators import TableProgress
 from engine.operators.tasks.slowest import PartitionTimes
 from engine.plan.model import Input, Plan
 from engine.plan.times import HandOn, clocks_between, first_input, time_sources, triggering_inputs
 
-UPSTREAM: Final = -1
-"""Stands for an input index: what the stage before emits."""
-
 PARTITION_BITS: Final = 20
 """A lane is the declared index of its feed, and below it the partition."""
-
-Rises = tuple[I64, I64]
-"""Offsets at which a running maximum of event time rises, and to what."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """Consecutive records of one input partition, as one packet brings them.
-
-    Attributes:
-        input_index: ``Input.index``; ``UPSTREAM`` for what the stage before emits.
-        feed_name: ``Feed.name``; for upstream slices anything constant.
-        partition: partition of the feed; for upstream slices the upstream task's ordinal.
-        frame: canonical records (``_key_hash``, ``_ts``, ``_offset``, ``_op``, payload) in offset order; upstream ones with the columns of
-            their place.
-    """
-
-    input_index: int
-    feed_name: str
-    partition: int
-    frame: pl.DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,16 +271,17 @@ def _merged(
     joined, extents = zip(*(_joined(parts[key]) for key in keys), strict=True)
     slots, heads = (np.concatenate([getattr(lane, name) for lane in joined]) for name in ("slots", "heads"))
     sizes = np.concatenate(extents)
-    lanes = np.repeat(np.arange(len(keys)), [len(lane.slots) for lane in joined])
+    runs = [len(lane.slots) for lane in joined]
+    lanes = np.repeat(np.arange(len(keys)), runs)
     sizes = sizes * np.array([len(readers[feed]) for feed, _ in keys])[lanes]
     order = np.lexsort((slots, lanes, heads))
     starts = np.empty(len(order), np.int64)
     starts[order] = base + np.cumsum(sizes[order]) - sizes[order]
-    merged = {}
-    for index, (key, lane) in enumerate(zip(keys, joined, strict=True)):
-        own = np.flatnonzero(lanes == index)
-        merged[key] = replace(lane, starts=starts[own], last_end=int((starts[own] + sizes[own]).max()))
-    return merged
+    own = zip(*(np.split(values, np.cumsum(runs)[:-1]) for values in (starts, starts + sizes)), strict=True)
+    return {
+        key: replace(lane, starts=begins, last_end=int(ends.max()))
+        for key, lane, (begins, ends) in zip(keys, joined, own, strict=True)
+    }
 
 
 def _joined(readings: Sequence[LaneReading]) -> tuple[_Lane, I64]:
@@ -345,45 +319,6 @@ def rises(offsets: I64, times: I64, head: int | None = None) -> Rises:
     return offsets[is_risen], after[is_risen]
 
 
-def lane_readings(slices: Sequence[Slice], inputs: Sequence[Input]) -> list[LaneReading]:
-    """Return what a reader of whole lanes would say of these records, for whoever has all records of a batch in one place.
-
-    Args:
-        slices: records of the inputs, of all tasks, none left out by a condition.
-        inputs: the plan's inputs.
-    """
-    kinds = {item.index: item.relation.kind for item in inputs}
-    parts: dict[tuple[str, int], dict[int, list[pl.DataFrame]]] = {}
-    for item in slices:
-        if item.input_index != UPSTREAM and item.frame.height:
-            parts.setdefault((item.feed_name, item.partition), {}).setdefault(item.input_index, []).append(item.frame)
-    readings = []
-    for (feed_name, partition), frames in parts.items():
-        times = {index: _movers(own, is_table=kinds[index] == "table") for index, own in frames.items()}
-        every = [frame for own in frames.values() for frame in own]
-        offsets = np.concatenate([frame.get_column(OFFSET).to_numpy() for frame in every])
-        heads = np.concatenate([frame.get_column(TS).to_numpy() for frame in every])
-        order = np.argsort(offsets, kind="stable")
-        readings.append(LaneReading(feed_name, partition, int(offsets.max()) + 1, rises(offsets[order], heads[order]), times))
-    return readings
-
-
-def _movers(frames: Sequence[pl.DataFrame], *, is_table: bool) -> Rises:
-    offsets, times = [], []
-    for frame in frames:
-        first = frame.get_column(OFFSET).to_numpy()[:1]
-        offsets.append(first)
-        times.append(np.full(len(first), BEFORE_ALL_TIME))
-        is_out = frame.get_column(KEY_HASH).is_null().to_numpy()
-        if not is_table:
-            is_out = is_out | (frame.get_column(OP).to_numpy() != 0)
-        offsets.append(frame.get_column(OFFSET).to_numpy()[~is_out])
-        times.append(frame.get_column(TS).to_numpy()[~is_out])
-    found, of_found = np.concatenate(offsets), np.concatenate(times)
-    order = np.argsort(found, kind="stable")
-    return rises(found[order], of_found[order])
-
-
 def declared_indices(inputs: Sequence[Input]) -> dict[str, int]:
     """Return the declared index of each feed, by name: the smallest of the inputs that read it."""
     declared: dict[str, int] = {}
@@ -402,46 +337,3 @@ def _readers(inputs: Sequence[Input]) -> dict[str, list[int]]:
     for item in sorted(inputs, key=lambda item: item.index):
         readers.setdefault(item.feed.name, []).append(item.index)
     return readers
-
-
-def placed(slices: Sequence[Slice], inputs: Sequence[Input], order: BatchOrder) -> dict[int, pl.DataFrame]:
-    """Give a task's records their positions.
-
-    Args:
-        slices: at most one batch's records of one task, in any order of slices.
-        inputs: the plan's inputs, whose aliases qualify the payload columns; upstream columns keep their names.
-        order: of the batch.
-
-    Returns:
-        Input index → its records with ``_pos``, in order, those of its further parts among them. Inputs without records are absent.
-        What the stage before emits keeps the columns of its place; of one place and rank the rows of one upstream task stand as it emitted them.
-    """
-    read_as = {item.index: item.read_as for item in inputs}
-    aliases = {item.index: item.alias for item in inputs}
-    found: dict[int, list[pl.DataFrame]] = {}
-    for item in slices:
-        if not item.frame.height:
-            continue
-        frame = item.frame
-        if item.input_index != UPSTREAM:
-            offsets = frame.get_column(OFFSET).to_numpy()
-            own = order.positions(item.input_index, item.feed_name, item.partition, offsets)
-            frame = with_series(frame, pl.Series(POS, own), unranked(frame.height))
-        found.setdefault(read_as.get(item.input_index, item.input_index), []).append(frame)
-    return {index: _in_order(frames, aliases.get(index)) for index, frames in found.items()}
-
-
-def _in_order(frames: list[pl.DataFrame], alias: str | None) -> pl.DataFrame:
-    """Merge an input's parts by place and qualify its payload columns."""
-    if len(frames) > 1:
-        frames = sorted(frames, key=lambda frame: int(frame.item(0, OFFSET)))  # an upstream task's packets follow each other
-    frame = frames[0] if len(frames) == 1 else pl.concat(frames)
-    positions = frame.get_column(POS).to_numpy()
-    if not bool(np.all(positions[1:] > positions[:-1])):
-        frame = frame[place_order(frame)]
-    if alias is None:
-        return frame
-    payload = [name for name in frame.columns if name not in SERVICE_COLUMNS]
-    frame = only(frame, *SERVICE_COLUMNS, *payload)
-    frame.columns = [*SERVICE_COLUMNS, *(f"{alias}.{name}" for name in payload)]
-    return frame

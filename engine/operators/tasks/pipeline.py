@@ -18,9 +18,10 @@ from engine.frames.frames import KEY_HASH, Counters, empty_late, merge_counters
 from engine.frames.places import place_order
 from engine.operators.operators import Emission
 from engine.operators.tasks.lateness import Counted, summed
-from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Slice, lane_readings
+from engine.operators.tasks.order import BatchOrder, LaneReading
 from engine.operators.tasks.progress import PartitionProgress
 from engine.operators.tasks.query_times import QueryTimes
+from engine.operators.tasks.slices import UPSTREAM, Slice
 from engine.operators.tasks.slowest import Lane
 from engine.operators.tasks.task import build_task
 from engine.plan.model import Plan
@@ -108,8 +109,8 @@ class Pipeline:
         readings: Sequence[PartitionProgress] = (),
         awake_ms: int | None = None,
         *,
+        lanes: Sequence[LaneReading],
         is_release: bool = False,
-        lanes: Sequence[LaneReading] | None = None,
         idle: Iterable[Lane] = (),
     ) -> Step:
         """Handle one batch. Tasks that get no records and have nothing due do nothing, as in ``engine.runtime.stages``.
@@ -119,12 +120,11 @@ class Pipeline:
             now_ms: the wall clock.
             readings: how far it read the feeds' partitions that some operator holds for (J9).
             awake_ms: see ``QueryTimes.at``.
+            lanes: what the readers say of the lanes.
             is_release: see ``Task.process``.
-            lanes: what the readers say of the lanes; None: what follows from the records.
             idle: see ``QueryTimes.at``.
         """
         raw = list(slices)
-        lanes = lane_readings(raw, self._plan.inputs) if lanes is None else lanes
         times = self._times.at(now_ms, awake_ms, readings, idle)
         order = times.order(self._plan, lanes, is_release=is_release)
         self._times = times.behind(self._plan, order, lanes)

@@ -12,13 +12,10 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Clock
+from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME, I64, Clock, Rises
 
 Lane = tuple[str, int]
 """Name of a feed, and the partition."""
-
-Rises = tuple[I64, I64]
-"""Places, and event times with them; a record that moves no time stands there with ``BEFORE_ALL_TIME``."""
 
 _BEGIN: Final = -1
 """The place of what holds before the batch."""

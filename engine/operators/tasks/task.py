@@ -41,9 +41,10 @@ from engine.operators.pending.spans import bounded
 from engine.operators.rows.conflicts import Conflicts
 from engine.operators.tasks.chain import build_chain, running_schema
 from engine.operators.tasks.lateness import LatenessMeter
-from engine.operators.tasks.order import UPSTREAM, BatchOrder, Slice, placed
+from engine.operators.tasks.order import BatchOrder
 from engine.operators.tasks.query_times import STREAMS
 from engine.operators.tasks.replay import OPERATOR, replayed_rows
+from engine.operators.tasks.slices import UPSTREAM, Slice, placed
 from engine.plan.lateness import gauges_of
 from engine.plan.model import Plan, Stage, input_key, task_key
 from engine.plan.times import name_of

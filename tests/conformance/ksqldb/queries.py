@@ -8,13 +8,13 @@ from dataclasses import replace
 import polars as pl
 
 from engine.frames.frames import OFFSET
-from engine.operators.tasks.order import Slice
-from engine.operators.tasks.pipeline import Pipeline
+from engine.operators.tasks.slices import Slice
 from engine.plan.model import Input, Plan
 from engine.sources.shaping import for_input
 from engine.state.segments.memory import MemorySegmentStore
 from engine.statements.context.session import SqlRelation
 from tests.conformance.ksqldb.topics import Record, Sides, seen
+from tests.lane_readings import Pipeline
 
 Place = tuple[str, int]
 """A topic, and the number of a record in it."""

@@ -16,14 +16,14 @@ from engine.definition.relations import TableDefinition
 from engine.formats.debezium.positions import without_older
 from engine.frames.hashing import key_hash
 from engine.frames.position_columns import POSITION_COLUMNS
-from engine.operators.tasks.order import Slice
-from engine.operators.tasks.pipeline import Pipeline
+from engine.operators.tasks.slices import Slice
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
 from engine.sources.shaping import for_input
 from engine.state.segments.memory import MemorySegmentStore
 from engine.state.segments.ports import named_segments
+from tests.lane_readings import Pipeline
 
 CONNECTOR = {"type": "kafka", "bootstrap": "b:1", "topic": "t", "value": {"format": "debezium"}}
 COPY = {"name": "q", "from": {"table": "t"}, "into": {"table": "out"}, "tasks": 1}

@@ -11,14 +11,14 @@ import pytest
 from engine.definition.queries import QueryDefinition
 from engine.definition.relations import StreamDefinition, TableDefinition
 from engine.frames.hashing import key_hash
-from engine.operators.tasks.order import Slice
-from engine.operators.tasks.pipeline import Pipeline
+from engine.operators.tasks.slices import Slice
 from engine.plan.build import build_plan, state_fingerprint
 from engine.plan.catalog import Catalog, source_entry
 from engine.plan.model import Plan
 from engine.sources.shaping import for_input
 from engine.state.segments.memory import MemorySegmentStore
 from engine.state.segments.ports import named_segments
+from tests.lane_readings import Pipeline
 
 
 def table(key: list[str], conflict: str, **columns: str) -> TableDefinition:

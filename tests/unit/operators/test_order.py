@@ -8,12 +8,14 @@ import numpy as np
 import polars as pl
 
 from engine.expressions.types.types import STRING, Schema
-from engine.frames.clocks import AFTER_ALL_TIME, NEVER
-from engine.operators.tasks.order import UPSTREAM, BatchOrder, LaneReading, Rises, Slice, lane_readings, placed
+from engine.frames.clocks import AFTER_ALL_TIME, NEVER, Rises
+from engine.operators.tasks.order import BatchOrder, LaneReading
+from engine.operators.tasks.slices import UPSTREAM, Slice, placed
 from engine.plan.model import Feed, Input, Plan, RelationSchema, Stage
 from engine.plan.operators.stream_table_join import StreamTableJoin
 from engine.sources.feeds import NO_TS
 from tests.batch_times import plan_reading
+from tests.lane_readings import lane_readings
 
 COLUMNS = Schema((("v", STRING),))
 

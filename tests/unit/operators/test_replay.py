@@ -17,14 +17,15 @@ from engine.expressions.types.types import Schema, parse_type
 from engine.frames.frames import WHOLE_CHARS, late_rows
 from engine.frames.hashing import key_hash
 from engine.operators.operators import Emission
-from engine.operators.tasks.order import UPSTREAM, Slice, lane_readings
 from engine.operators.tasks.query_times import QueryTimes
 from engine.operators.tasks.replay import decoded
+from engine.operators.tasks.slices import UPSTREAM, Slice
 from engine.operators.tasks.task import Replays, Task, build_task
 from engine.plan.build import build_plan
 from engine.plan.catalog import source_entry
 from engine.plan.model import Plan
 from engine.state.segments.memory import MemorySegmentStore
+from tests.lane_readings import lane_readings
 
 COLUMNS = {"key": "string", "n": "bigint", "at": "bigint"}
 CATALOG = {

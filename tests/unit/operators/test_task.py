@@ -16,9 +16,9 @@ from engine.expressions.types.types import BIGINT, BYTES, STRING, TIMESTAMP, Sch
 from engine.frames.frames import late_rows
 from engine.frames.hashing import key_hash
 from engine.operators.operators import Emission
-from engine.operators.tasks.order import UPSTREAM, LaneReading, Slice, lane_readings
-from engine.operators.tasks.pipeline import Pipeline
+from engine.operators.tasks.order import LaneReading
 from engine.operators.tasks.query_times import STREAMS, QueryTimes
+from engine.operators.tasks.slices import UPSTREAM, Slice
 from engine.operators.tasks.task import build_task
 from engine.plan.model import Feed, Input, LateRecords, Output, Plan, RelationSchema, Stage
 from engine.plan.operators.aggregation import AggregateColumn, RunningAggregation
@@ -27,6 +27,7 @@ from engine.plan.operators.row_operators import Filter, Projection
 from engine.plan.operators.suppression import TimeLimitSuppression
 from engine.plan.operators.windows import WindowAggregation
 from engine.state.segments.memory import MemorySegmentStore
+from tests.lane_readings import Pipeline, lane_readings
 
 COLUMNS = Schema((("key", STRING), ("n", BIGINT)))
 ENTERING = Schema((("s.key", STRING), ("s.n", BIGINT)))
