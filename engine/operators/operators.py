@@ -73,7 +73,7 @@ class BatchTime:
         return reached
 
     def are_forced(self, frame: pl.DataFrame) -> Bools:
-        """Say which rows silence let go (T10): the place of each is that of its cause."""
+        """Say which rows silence releases (T10): the place of each is that of its cause."""
         return self.clock.is_silence(frame.get_column(POS).to_numpy())
 
 

@@ -25,7 +25,7 @@ RELEASED: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What the grace lets go.
+    """What the grace releases.
 
     Attributes:
         frame: rows in output order; ``_pos`` is where each is released (J5).

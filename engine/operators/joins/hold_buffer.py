@@ -2,7 +2,7 @@
 
 The queue is first in, first out: what the grace released (or, without one, the stream brought) first goes first, and a row that
 must wait keeps all behind it waiting. Everything is decided once a batch, at the position behind its last record: the table's
-progress is known as of the batch's end only. Caps never change the order either: what a cap lets go takes all before it along.
+progress is known as of the batch's end only. Caps never change the order either: what a cap releases takes all before it along.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SCANNED_ROWS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """What the hold lets go.
+    """What the hold releases.
 
     Attributes:
         frame: rows in order, without ``BUFFERED_AT``, at the place where they are joined; there they stand as they came to the hold.

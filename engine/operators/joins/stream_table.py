@@ -142,7 +142,7 @@ class StreamTableJoiner(Operator):
         return own if self._hold is None else {**own, "hold": self._hold.snapshot()}
 
     def process(self, frame: pl.DataFrame, inputs: Mapping[int, pl.DataFrame], moment: BatchTime) -> OperatorOutput:
-        """Handle the next records of both sides, then what the moment itself lets go.
+        """Handle the next records of both sides, then what the moment itself releases.
 
         Args:
             frame: the stream's rows in processing order.
@@ -227,7 +227,7 @@ class StreamTableJoiner(Operator):
         return self._after_hold(due.frame, due.is_passing, moment, counters)
 
     def _after_hold(self, released: pl.DataFrame, is_passing: Bools, moment: BatchTime, counters: Counters) -> pl.DataFrame:
-        """J9: return what passes in its place, then what the hold lets go at the end of the batch."""
+        """J9: return what passes in its place, then what the hold releases at the end of the batch."""
         if self._hold is None:
             return released
         let_go = self._hold.process(taken(released, np.flatnonzero(~is_passing)), moment)

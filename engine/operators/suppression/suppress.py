@@ -91,7 +91,7 @@ class TimeLimitSuppressor(Operator):
         inputs: Mapping[int, pl.DataFrame],  # noqa: ARG002 - suppression reads no table
         moment: BatchTime,
     ) -> OperatorOutput:
-        """Handle the next changes, and what time lets go.
+        """Handle the next changes, and what time releases.
 
         Returns:
             The entries that leave, by (place that lets them go, buffer time, first arrival); ``failure`` when a bounded buffer that
@@ -217,7 +217,7 @@ class WallClockSuppressor(Operator):
 
 
 def _place_of_clock(moment: BatchTime) -> int:
-    """Return where stands what the wall clock lets go, in all tasks alike: before what comes in the batch, and at no place of silence."""
+    """Return where rows stand that the wall clock releases, in all tasks alike: before what comes in the batch, and at no place of silence."""
     clock = moment.clock
     if clock.silence_ms:
         return clock.first - 1

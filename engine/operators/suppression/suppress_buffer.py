@@ -121,7 +121,7 @@ class SuppressionBuffer:
         return {**numbers, **self._store.snapshot()}
 
     def take(self, frame: pl.DataFrame, course: Course, counters: Counters) -> Gain:
-        """Handle changes one after the other, and what time lets go before, between and behind them.
+        """Handle changes one after the other, and what time releases before, between and behind them.
 
         Args:
             frame: the changes, with the service columns; ``_key_hash`` is that of the table's key.
