@@ -21,16 +21,16 @@ from engine.commit.commit_row import BY_TIME, CommitRow, ReportedNames
 from engine.commit.history.retained_commits import NOTHING_RETAINED, retain
 from engine.commit.late_log import LateLog, keep_rejects
 from engine.commit.outputs import form_of
+from engine.commit.result_marks import Numbering, causes_of, result_marks
 from engine.commit.sink_batch import ClockReading, Committed, GroupedPackets, counters_of, readings_of
 from engine.commit.views import RESULT_TIME
 from engine.commit.written import COMMIT_CHANNEL as COMMIT_CHANNEL
 from engine.commit.written import SharedRows
 from engine.errors import CommitRefused, EpochFenced, InvariantBroken, ResultLocked, ResultUnwritable, SinkUnavailable
-from engine.frames.clocks import AFTER_ALL_TIME, BEFORE_ALL_TIME
-from engine.frames.frames import HEAD, POS, TS, constant, frame_of, only, without
-from engine.frames.places import unranked
-from engine.log.marks import NO_MARKS, Marks, marks_of, row_marks
-from engine.log.sequence import CAUSES, CAUSES_SCHEMA, Numbered, numbered
+from engine.frames.clocks import BEFORE_ALL_TIME
+from engine.frames.frames import only, without
+from engine.log.marks import NO_MARKS
+from engine.log.sequence import CAUSES, numbered
 from engine.log.sequences import Advance, SequencedFeed, add_partitions, blocks_of, open_sequences
 from engine.operators.tasks.order import BatchOrder
 from engine.operators.tasks.query_times import QueryTimes
@@ -374,9 +374,11 @@ class Sink:
         kept: list[pl.DataFrame] = []
         for frames in (emitted.changes, emitted.replayed) if emitted.replayed else (emitted.changes,):
             named = self._named(frames, emitted.counters)
-            causes = [_causes(frame) for frame in named]
+            causes = [causes_of(frame) for frame in named]
             numbers = numbered(causes, reached_ms, emitted.order.newest_head)
-            marks = self._marks(named, causes, numbers, emitted, feed) if frames is emitted.changes else NO_MARKS
+            marks = NO_MARKS
+            if frames is emitted.changes:
+                marks = result_marks(self._plan, Numbering(named, causes, numbers), emitted.order, feed, emitted.last_mark_ms)
             rows = [without(frame, *CAUSES) for frame in named]
             kept += [only(frame, RESULT_TIME, "_op", *output.columns.names) for frame in rows if frame.height]
             added = sum(frame.height for frame in rows)
@@ -394,29 +396,6 @@ class Sink:
             self._form.write(cursor, kept, emitted.stream_time_ms)
         return count
 
-    def _marks(
-        self,
-        frames: Sequence[pl.DataFrame],
-        causes: Sequence[pl.DataFrame],
-        numbers: Numbered,
-        emitted: _Emitted,
-        feed: SequencedFeed,
-    ) -> Marks:
-        """Return the marks of a batch of a result, whose rows these are by task."""
-        order = emitted.order
-        if any(operator.retimes for operator in self._plan.stages[-1].operators):
-            parts = [
-                frame_of([frame.get_column(RESULT_TIME).alias(TS), pl.Series(HEAD, heads)])
-                for frame, heads in zip(frames, numbers.heads, strict=True)
-            ]
-            rows = numbers.in_order(parts, {TS: pl.Int64(), HEAD: pl.Int64()})
-            return row_marks(rows, feed.next_sequence, emitted.last_mark_ms)
-        clock = order.between[-1][-1]
-        reached = (feed.reached_ms, order.newest_head)
-        return marks_of(
-            numbers.in_order(causes, CAUSES_SCHEMA), clock, order.heads, feed.next_sequence, reached, emitted.last_mark_ms
-        )
-
     def _named(self, frames: Sequence[pl.DataFrame], counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:
         """Leave out rows of a table without a key: they cannot be kept, found or deleted (T6)."""
         output = self._plan.output
@@ -432,11 +411,3 @@ class Sink:
 def _keyed(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Return the rows whose key has no null."""
     return frame.drop_nulls(list(key)) if any(frame.get_column(name).null_count() for name in key) else frame
-
-
-def _causes(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return where the rows stand; replayed ones come after all others, by task."""
-    if HEAD in frame.columns:
-        return only(frame, *CAUSES)
-    behind = constant(AFTER_ALL_TIME, frame.height, HEAD), constant(AFTER_ALL_TIME, frame.height, POS)
-    return frame_of([*behind, unranked(frame.height)])

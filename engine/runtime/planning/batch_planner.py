@@ -26,6 +26,7 @@ from engine.runtime.limits.batch_size import BatchLimit
 from engine.runtime.planning.admission import Admitted, Backlog, admit, admit_groups
 from engine.runtime.planning.cursors import FeedInputs, Positions, Reach, feeds_of, heads_behind, lanes, new_cursor
 from engine.runtime.planning.idle_partitions import AT_END, PartitionEnds, idle_partitions
+from engine.runtime.planning.marks_read import marks_read, with_marks_read
 from engine.runtime.planning.source_spec import HoldProgress, SourceSpec, SplitGroup, Weighed, grouped
 from engine.runtime.planning.unread import UnreadRecords, is_table
 from engine.runtime.planning.upstream import Reached, reached
@@ -157,7 +158,7 @@ class BatchPlanner:
             found: Cursor = {**self._cursor(start["feeds"], now_ms, self._awake_ms, start.get("heads", {}), *fields), **at_end}
             has_news = last_marks != start.get("last_marks", {}) or self._idle(start, found) != self._idle(start, start)
             is_due = has_news or self._has_new_requests(start) or self._is_due(start, now_ms, reach)
-            return _with_marks(found, last_marks, admitted) if is_due else start
+            return with_marks_read(found, last_marks, admitted) if is_due else start
         if horizon_ms is None:
             self._unread.ask_for_next(backlogs, admitted, self._ahead(self._planned + 1), is_merged=is_merged)
         # With a horizon, the records left wait for another feed; without one, the batch's bound has left them.
@@ -171,25 +172,13 @@ class BatchPlanner:
         found = self._cursor(
             feeds, now_ms, self._awake_ms, heads_behind(start, admitted), reach, gaps_of_cursor(start, feeds, gaps)
         )
-        found = _with_marks({**found, **at_end}, self._read_marks(start, backlogs, admitted), admitted)
+        found = with_marks_read({**found, **at_end}, self._read_marks(start, backlogs, admitted), admitted)
         return {**found, "is_full": True} if is_full else found
 
     def _read_marks(self, start: Cursor, backlogs: Sequence[Backlog], admitted: Admitted) -> Mapping[str, int]:
-        """Return how far a batch reads the marks of derived feeds: by feed the time of a mark up to which all are read."""
-        known: Mapping[str, int] = start.get("last_marks", {})
-        if admitted.cut_ms is None:
-            return self._last_marks if all(_is_read(backlog, admitted) for backlog in backlogs) else known
-        found = dict(known)
-        for reader, _ in self._feeds:
-            name = reader.feed.name
-            newest = self._last_marks.get(name)
-            if newest is None or newest == known.get(name):
-                continue
-            # Those that came since the look may stand behind rows that it has not seen.
-            before_cut = reader.last_mark_ms(admitted.cut_ms)
-            if before_cut is not None and (name not in known or before_cut > known[name]):
-                found[name] = min(before_cut, newest)
-        return found
+        are_all_read = all(_is_read(backlog, admitted) for backlog in backlogs)
+        readers = [reader for reader, _ in self._feeds]
+        return marks_read(readers, start.get("last_marks", {}), self._last_marks, admitted, are_all_read=are_all_read)
 
     def _bound(self, planned: int) -> BatchLimit:
         """Return the bound of the batch with this number: the first ones are smaller, because workers wait while the first is planned."""
@@ -392,12 +381,6 @@ class BatchPlanner:
             }
             ends |= {reader.feed.name: reader.ends() for reader in derived}
         return ends
-
-
-def _with_marks(cursor: Cursor, last_marks: Mapping[str, int], admitted: Admitted) -> Cursor:
-    """Return a cursor with how far the marks of derived feeds are read: ``last_marks``, by feed, and ``cut``, where the batch is cut."""
-    cut = {} if admitted.cut_ms is None else {"cut": admitted.cut_ms}
-    return {**cursor, **({"last_marks": last_marks} if last_marks else {}), **cut}
 
 
 def _reached_in(dsn: str, feeds: Sequence[str]) -> Mapping[str, Reached]:
