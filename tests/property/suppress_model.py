@@ -204,8 +204,10 @@ class Suppression:
         """Handle a batch."""
         silence = [] if self.time is None else [(batch.first + ms, self.time + ms + 1) for ms in range(batch.silence)]
         records = [*silence, *batch.records]
-        if self.is_wall_clock and (records or not self.is_event_driven):
-            self._release(batch.now, records[0][0] if records else batch.end)
+        if self.is_wall_clock and (batch.records or not self.is_event_driven):
+            # Before the places of a silence: what is released there is marked forced, and the wall clock is no silence (S2, T10).
+            first = records[0][0] if records else batch.end
+            self._release(batch.now, batch.first - 1 if silence else first)
         for position, time in records:
             own = [change for change in batch.changes if change.position == position and change.key is not None]
             handled = len(self.outputs)

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.expressions.types.types import Schema
@@ -42,6 +42,18 @@ LIMITS_MS = st.sampled_from([0, 1, 4, 15, 1000])
 CUTS = st.sets(st.integers(0, 60), max_size=12)
 KEYS = st.sampled_from(["a", "b", "c", "dd", "e", None])
 VALUES = st.sampled_from(["v", "w", "longer", "ß", None, None])
+
+AT_ONE_PLACE = [
+    Batch(100, 0, 0, ((0, 0), (1, 0)), tuple(Change(0, 0, key, "v", 0) for key in "ab"), 2),
+    Batch(101, 2, 0, ((2, 0),), tuple(Change(2, 0, key, "v", 0) for key in "abc"), 3),
+]
+"""Time releases at the place of a change that does not fit."""
+
+BEFORE_SILENCE = [
+    Batch(100, 0, 0, ((0, 0), (1, 0)), (Change(0, 0, "a", "v", 0),), 2),
+    Batch(101, 2, 2, (), (), 4),
+]
+"""What is due in a silence stands before its places."""
 
 
 @st.composite
@@ -191,6 +203,16 @@ def test_a_full_buffer_that_must_stop_fails_behind_what_came_before(
     driven=st.booleans(),
     hashing=hashings(),
 )
+@example(
+    made=AT_ONE_PLACE,
+    limit=1,
+    limits=Limits(rows=2, bytes=None, is_stop=False),
+    cuts=set(),
+    restarts=False,
+    driven=False,
+    hashing=UNSEEDED,
+)
+@example(made=BEFORE_SILENCE, limit=1, limits=UNBOUNDED, cuts=set(), restarts=False, driven=False, hashing=UNSEEDED)
 def test_a_wall_clock_limit_equals_the_change_by_change_model(
     made: list[Batch], limit: int, limits: Limits, cuts: set[int], restarts: bool, driven: bool, hashing: KeyHash
 ) -> None:

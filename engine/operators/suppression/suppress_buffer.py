@@ -186,7 +186,8 @@ class SuppressionBuffer:
         before = self.take(frame[:fitting], course.first(fitting), counters).frame
         if self._is_stop:
             return Gain(before, self._full(int(frame[POS][at])))
-        return Gain(pl.concat([before, self._take_bounded(frame[fitting:], course.behind(fitting), counters)]))
+        # What the wall clock releases may stand at the place of the change that did not fit.
+        return Gain(_as_it_leaves(pl.concat([before, self._take_bounded(frame[fitting:], course.behind(fitting), counters)])))
 
     def _full(self, position: int) -> BufferFull:
         names = zip(("max_rows", "max_bytes"), self._bounds, strict=True)
@@ -268,8 +269,7 @@ class SuppressionBuffer:
         order = place_order(emitted)
         emitted = emitted[order].select(self._nothing.columns)
         if self._is_bounded:
-            order = np.argsort(released[order], kind="stable")
-            emitted = ranked(emitted[order], np.arange(len(out)), within=levels(emitted[RANK][order]))
+            return _as_it_leaves(emitted[np.argsort(released[order], kind="stable")])
         return emitted
 
     def _latest(self, frame: pl.DataFrame, episodes: Episodes, known: _Known) -> pl.DataFrame:
@@ -318,6 +318,11 @@ class SuppressionBuffer:
         freed, held = known.held.sizes[codes[is_last & was_held]], episodes.sizes[kept[stays]]
         self._bytes += int(held.sum() - freed.sum())
         self._voids += int((held == 0).sum() - (freed == 0).sum())
+
+
+def _as_it_leaves(rows: pl.DataFrame) -> pl.DataFrame:
+    """Let the rows of one place stand as they leave: with bounds all is one task's."""
+    return ranked(rows, np.arange(rows.height), within=levels(rows[RANK]))
 
 
 def _codes(entries: Sequence[Entry], numbers: Mapping[int, int], held: PendingEntries) -> I64:
