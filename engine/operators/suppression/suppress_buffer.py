@@ -187,7 +187,7 @@ class SuppressionBuffer:
         if self._is_stop:
             return Gain(before, self._full(int(frame[POS][at])))
         # What the wall clock releases may stand at the place of the change that did not fit.
-        return Gain(_as_it_leaves(pl.concat([before, self._take_bounded(frame[fitting:], course.behind(fitting), counters)])))
+        return Gain(_as_they_stand(pl.concat([before, self._take_bounded(frame[fitting:], course.behind(fitting), counters)])))
 
     def _full(self, position: int) -> BufferFull:
         names = zip(("max_rows", "max_bytes"), self._bounds, strict=True)
@@ -269,7 +269,7 @@ class SuppressionBuffer:
         order = place_order(emitted)
         emitted = emitted[order].select(self._nothing.columns)
         if self._is_bounded:
-            return _as_it_leaves(emitted[np.argsort(released[order], kind="stable")])
+            return _as_they_stand(emitted[np.argsort(released[order], kind="stable")])
         return emitted
 
     def _latest(self, frame: pl.DataFrame, episodes: Episodes, known: _Known) -> pl.DataFrame:
@@ -320,7 +320,7 @@ class SuppressionBuffer:
         self._voids += int((held == 0).sum() - (freed == 0).sum())
 
 
-def _as_it_leaves(rows: pl.DataFrame) -> pl.DataFrame:
+def _as_they_stand(rows: pl.DataFrame) -> pl.DataFrame:
     """Let the rows of one place stand as they leave: with bounds all is one task's."""
     return ranked(rows, np.arange(rows.height), within=levels(rows[RANK]))
 
