@@ -82,3 +82,25 @@ FORMS: Final[Mapping[str, Callable[[Output], ResultForm]]] = {"stream": LogForm,
 def form_of(output: Output) -> ResultForm:
     """Return a result's form beside its log."""
     return FORMS[output.kind](output)
+
+
+def with_keys(frames: Sequence[pl.DataFrame], output: Output, counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:
+    """Leave out rows of a table without a key: they cannot be kept, found or deleted (T6).
+
+    Args:
+        frames: the rows of each task.
+        output: of the query.
+        counters: added to.
+    """
+    if output.kind == "stream" or not output.key:
+        return list(frames)
+    keyed = [_keyed(frame, output.key) for frame in frames]
+    dropped = sum(frame.height for frame in frames) - sum(frame.height for frame in keyed)
+    if dropped:
+        counters[output.name, "null_key"] += dropped
+    return keyed
+
+
+def _keyed(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Return the rows whose key has no null."""
+    return frame.drop_nulls(list(key)) if any(frame.get_column(name).null_count() for name in key) else frame

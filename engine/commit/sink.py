@@ -20,9 +20,9 @@ import psycopg
 from engine.commit.commit_row import BY_TIME, CommitRow, ReportedNames
 from engine.commit.history.retained_commits import NOTHING_RETAINED, retain
 from engine.commit.late_log import LateLog, keep_rejects
-from engine.commit.outputs import form_of
+from engine.commit.outputs import form_of, with_keys
 from engine.commit.result_marks import Numbering, causes_of, result_marks
-from engine.commit.sink_batch import ClockReading, Committed, GroupedPackets, counters_of, readings_of
+from engine.commit.sink_batch import ClockReading, Committed, GroupedPackets, by_task, counters_of, readings_of
 from engine.commit.views import RESULT_TIME
 from engine.commit.written import COMMIT_CHANNEL as COMMIT_CHANNEL
 from engine.commit.written import SharedRows
@@ -309,8 +309,8 @@ class Sink:
         """
         batch = draft.batch
         counters = counters_of(batch, self._plan)
-        changes = self._changes(batch.changes)
-        again = [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in self._changes(batch.replayed)]
+        changes = by_task(batch.changes, self._plan.tasks)
+        again = [frame.with_columns(pl.lit(value=True).alias(REPLAYED)) for frame in by_task(batch.replayed, self._plan.tasks)]
         readings = readings_of(batch, self._plan)
         times = QueryTimes.of_snapshot(before.detail.get("times")).at(batch.now_ms, batch.awake_ms, batch.held, batch.idle)
         order = times.order(self._plan, readings, is_release=batch.is_release)
@@ -358,14 +358,6 @@ class Sink:
         clocks = {self._names.of(*place): clock.end for place, clock in order.operator_clocks(self._plan).items()}
         return {name: end for name, end in clocks.items() if end != BEFORE_ALL_TIME}
 
-    def _changes(self, parts: Mapping[int, Sequence[pl.DataFrame]]) -> list[pl.DataFrame]:
-        """Return each task's rows, by ordinal; empty frames for tasks without rows."""
-        found = {ordinal: pl.concat(frames) for ordinal, frames in parts.items()}
-        if not found:
-            return []
-        empty = next(iter(found.values())).clear()
-        return [found.get(ordinal, empty) for ordinal in range(max(self._plan.tasks, *(each + 1 for each in found)))]
-
     def _write_changes(
         self, cursor: Cursor, batch: GroupedPackets, emitted: _Emitted, feed: SequencedFeed, written: SharedRows
     ) -> int:
@@ -373,7 +365,7 @@ class Sink:
         output, reached_ms, count = self._plan.output, feed.reached_ms, 0
         kept: list[pl.DataFrame] = []
         for frames in (emitted.changes, emitted.replayed) if emitted.replayed else (emitted.changes,):
-            named = self._named(frames, emitted.counters)
+            named = with_keys(frames, output, emitted.counters)
             causes = [causes_of(frame) for frame in named]
             numbers = numbered(causes, reached_ms, emitted.order.newest_head)
             marks = NO_MARKS
@@ -395,19 +387,3 @@ class Sink:
         if kept:
             self._form.write(cursor, kept, emitted.stream_time_ms)
         return count
-
-    def _named(self, frames: Sequence[pl.DataFrame], counters: dict[tuple[str, str], int]) -> list[pl.DataFrame]:
-        """Leave out rows of a table without a key: they cannot be kept, found or deleted (T6)."""
-        output = self._plan.output
-        if output.kind == "stream" or not output.key:
-            return list(frames)
-        named = [_keyed(frame, output.key) for frame in frames]
-        nameless = sum(frame.height for frame in frames) - sum(frame.height for frame in named)
-        if nameless:
-            counters[output.name, "null_key"] += nameless
-        return named
-
-
-def _keyed(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Return the rows whose key has no null."""
-    return frame.drop_nulls(list(key)) if any(frame.get_column(name).null_count() for name in key) else frame

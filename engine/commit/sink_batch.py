@@ -237,3 +237,12 @@ class ClockReading(NamedTuple):
     @classmethod
     def now(cls) -> ClockReading:
         return cls(time.perf_counter_ns(), time.thread_time_ns())
+
+
+def by_task(parts: Mapping[int, Sequence[pl.DataFrame]], tasks: int) -> list[pl.DataFrame]:
+    """Return each task's rows, by ordinal; empty frames for tasks without rows."""
+    found = {ordinal: pl.concat(frames) for ordinal, frames in parts.items()}
+    if not found:
+        return []
+    empty = next(iter(found.values())).clear()
+    return [found.get(ordinal, empty) for ordinal in range(max(tasks, *(each + 1 for each in found)))]

@@ -14,7 +14,7 @@ I64 = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 Rises = tuple[I64, I64]
-"""Offsets or places at which time rises, and to what. What moves no time may stand among them, with ``BEFORE_ALL_TIME``."""
+"""Offsets or places at which time rises, and the times there; records that move no time have ``BEFORE_ALL_TIME``."""
 
 LAST_EVENT_TIME_MS = 253_402_300_799_999
 """The end of the year 9999: no record is later, and no window that ends later takes one (T8)."""

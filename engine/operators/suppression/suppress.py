@@ -123,10 +123,9 @@ class TimeLimitSuppressor(Operator):
         if limit_ms:
             lasts = np.flatnonzero(begins[1:])[np.cumsum(begins[:-1]) - 1]
             since = np.minimum(frame[TS].to_numpy(), upto)
-        elif changes and self._buffer.rows:
-            # An edit to no limit: what waited leaves at the first place, among the changes of that place by buffer time.
-            first = positions == positions[0]
-            since[first] = np.minimum(frame[TS].to_numpy(), upto)[first]
+        elif self._buffer.rows:
+            # An edit to no limit: entries leave at the next place, among the changes of that place by buffer time.
+            since = np.where(positions == next_place, np.minimum(frame[TS].to_numpy(), upto), since)
         return Course(
             since,
             np.maximum.accumulate(until) - limit_ms,

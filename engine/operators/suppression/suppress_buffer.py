@@ -186,7 +186,7 @@ class SuppressionBuffer:
         before = self.take(frame[:fitting], course.first(fitting), counters).frame
         if self._is_stop:
             return Gain(before, self._full(int(frame[POS][at])))
-        # What the wall clock releases may stand at the place of the change that did not fit.
+        # Entries that the wall clock releases may stand at the place of the change that did not fit.
         return Gain(_as_they_stand(pl.concat([before, self._take_bounded(frame[fitting:], course.behind(fitting), counters)])))
 
     def _full(self, position: int) -> BufferFull:
